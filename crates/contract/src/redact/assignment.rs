@@ -1,0 +1,246 @@
+//! Secrets that are assigned to a name in free text: `password=…`, `"apiKey": "…"`,
+//! `Authorization: …`, `--token …`.
+//!
+//! One walk over the text. At every `=`, `:` or `--` the name beside it is read, at most
+//! [`LONGEST_NAME`] bytes of it; only when that name is secret is the value read, and then the walk
+//! goes on behind it. A placeholder is stepped over as one piece.
+
+use std::borrow::Cow;
+
+use super::{
+    field::is_sensitive,
+    placeholder::{self, Kind},
+};
+
+const LONGEST_NAME: usize = 64;
+
+/// Takes out values that are assigned to a secret name.
+pub(super) fn assignments(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|b| matches!(b, b'=' | b':' | b'-')) {
+        return Cow::Borrowed(text);
+    }
+    let walk = Walk {
+        text,
+        bytes: text.as_bytes(),
+    };
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(byte) = walk.byte(at) {
+        let value = match byte {
+            b'[' => {
+                at += walk.placeholder(at).unwrap_or(1);
+                continue;
+            }
+            b'=' | b':' => walk.assigned(at),
+            b'-' => walk.flag(at),
+            _ => None,
+        };
+        match value {
+            Some(value) if !value.is_done => {
+                out.push_str(text.get(copied..value.start).unwrap_or_default());
+                out.push_str(Kind::Field.placeholder());
+                copied = value.end;
+                at = value.end.max(at + 1);
+            }
+            Some(value) => at = value.end.max(at + 1),
+            None => at += 1,
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    Cow::Owned(out)
+}
+
+/// Where a secret value stands; `is_done` when nothing but our placeholder stands there.
+struct Value {
+    start: usize,
+    end: usize,
+    is_done: bool,
+}
+
+struct Walk<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+}
+
+impl Walk<'_> {
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.bytes.get(at).copied()
+    }
+
+    fn placeholder(&self, at: usize) -> Option<usize> {
+        self.text.get(at..).and_then(placeholder::leading)
+    }
+
+    /// The value after the separator at `at`, if the name before it is secret.
+    fn assigned(&self, at: usize) -> Option<Value> {
+        let is_colon = |byte| byte == Some(b':');
+        // `std::secret::Key` assigns nothing.
+        if is_colon(self.byte(at))
+            && (is_colon(self.byte(at + 1))
+                || is_colon(at.checked_sub(1).and_then(|i| self.byte(i))))
+        {
+            return None;
+        }
+        let name = self.name_before(at)?;
+        if !is_sensitive(name) {
+            return None;
+        }
+        let mut start = at + 1;
+        // `:=`, `=>`, `==`
+        while matches!(self.byte(start), Some(b'=' | b'>')) {
+            start += 1;
+        }
+        self.value(start, is_header(name))
+    }
+
+    /// The value after a long option such as `--password`, if its name is secret.
+    fn flag(&self, at: usize) -> Option<Value> {
+        let starts_word = at == 0 || !is_name_byte(self.byte(at - 1)?);
+        if !starts_word || self.byte(at + 1) != Some(b'-') {
+            return None;
+        }
+        let start = at + 2;
+        let length = self
+            .bytes
+            .iter()
+            .skip(start)
+            .take(LONGEST_NAME + 1)
+            .take_while(|b| is_name_byte(**b))
+            .count();
+        let end = start + length;
+        let is_followed_by_space = matches!(self.byte(end), Some(b' ' | b'\t'));
+        if length > LONGEST_NAME
+            || !is_followed_by_space
+            || !is_sensitive(self.text.get(start..end)?)
+        {
+            return None;
+        }
+        self.value(end, false)
+    }
+
+    /// The name that ends before `at`, past blanks, quotes and the backslashes that escape them.
+    fn name_before(&self, at: usize) -> Option<&str> {
+        let skip_back = |from: usize, wanted: fn(u8) -> bool| {
+            let mut end = from;
+            while from - end < 8 && end > 0 && self.byte(end - 1).is_some_and(wanted) {
+                end -= 1;
+            }
+            end
+        };
+        let end = skip_back(at, |b| matches!(b, b' ' | b'\t'));
+        let end = skip_back(end, |b| matches!(b, b'"' | b'\'' | b'`' | b'\\' | b']'));
+        let mut start = end;
+        while end - start <= LONGEST_NAME
+            && start > 0
+            && self.byte(start - 1).is_some_and(is_name_byte)
+        {
+            start -= 1;
+        }
+        (start < end && end - start <= LONGEST_NAME)
+            .then(|| self.text.get(start..end))
+            .flatten()
+    }
+
+    /// The value that starts at or after `from`; `None` when there is none.
+    fn value(&self, from: usize, is_header: bool) -> Option<Value> {
+        let mut start = from;
+        while matches!(self.byte(start), Some(b' ' | b'\t')) {
+            start += 1;
+        }
+        let mut backslashes = 0;
+        while self.byte(start + backslashes) == Some(b'\\') {
+            backslashes += 1;
+        }
+        match self.byte(start + backslashes) {
+            Some(quote @ (b'"' | b'\'' | b'`')) => {
+                let start = start + backslashes + 1;
+                self.span(start, |at| self.closes(at, quote, backslashes))
+            }
+            _ if is_header => self.span(start, |at| {
+                matches!(self.byte(at), Some(b'\r' | b'\n' | b'"' | b'\''))
+            }),
+            _ => self.span(start, |at| self.byte(at).is_some_and(ends_word)),
+        }
+    }
+
+    /// From `start` to where `ends` says, placeholders in one step each.
+    fn span(&self, start: usize, ends: impl Fn(usize) -> bool) -> Option<Value> {
+        let mut end = start;
+        let mut pieces = 0;
+        let mut placeholders = 0;
+        while end < self.bytes.len() {
+            if let Some(length) = self.placeholder(end) {
+                end += length;
+                placeholders += 1;
+            } else if ends(end) {
+                break;
+            } else {
+                end += 1;
+            }
+            pieces += 1;
+        }
+        let is_done = pieces == 1 && placeholders == 1;
+        (end > start).then_some(Value {
+            start,
+            end,
+            is_done,
+        })
+    }
+
+    /// Does the quote that was opened behind `backslashes` close at `at`?
+    fn closes(&self, at: usize, quote: u8, backslashes: usize) -> bool {
+        if backslashes == 0 {
+            if self.byte(at) != Some(quote) {
+                return false;
+            }
+            // An odd number of backslashes before it escapes the quote.
+            let escapes = self
+                .bytes
+                .iter()
+                .take(at)
+                .rev()
+                .take_while(|b| **b == b'\\')
+                .count();
+            return escapes % 2 == 0;
+        }
+        (0..backslashes).all(|i| self.byte(at + i) == Some(b'\\'))
+            && self.byte(at + backslashes) == Some(quote)
+    }
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// What ends a value that is not quoted.
+fn ends_word(byte: u8) -> bool {
+    matches!(
+        byte,
+        b' ' | b'\t'
+            | b'\r'
+            | b'\n'
+            | b'"'
+            | b'\''
+            | b'`'
+            | b'&'
+            | b','
+            | b';'
+            | b')'
+            | b'}'
+            | b']'
+            | b'<'
+            | b'>'
+            | b'\\'
+            | b'|'
+    )
+}
+
+/// Headers whose whole line is the value: `Authorization: Basic …`, `Cookie: a=1; b=2`.
+fn is_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.ends_with("authorization") || name.ends_with("cookie")
+}

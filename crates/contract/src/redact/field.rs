@@ -1,0 +1,227 @@
+//! Names that say that a value is secret.
+
+/// A name whose last word is one of these hides its value.
+const LAST_WORD: &[&str] = &[
+    "password",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "passcode",
+    "secret",
+    "secrets",
+    "credential",
+    "credentials",
+    "authorization",
+    "cookie",
+    "cookies",
+    "jwt",
+    "otp",
+    "mnemonic",
+    "apikey",
+    "apikeys",
+    "apitoken",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+    "accesstoken",
+    "refreshtoken",
+    "authtoken",
+    "sessiontoken",
+    "idtoken",
+    "clientsecret",
+    "apisecret",
+    "confirmtoken",
+];
+
+/// A name whose last two words are one of these hides its value.
+const LAST_TWO_WORDS: &[(&str, &str)] = &[
+    ("api", "key"),
+    ("api", "keys"),
+    ("access", "key"),
+    ("access", "keys"),
+    ("secret", "key"),
+    ("secret", "keys"),
+    ("private", "key"),
+    ("private", "keys"),
+    ("signing", "key"),
+    ("encryption", "key"),
+    ("master", "key"),
+    ("session", "key"),
+    ("auth", "key"),
+    ("ssh", "key"),
+    ("account", "key"),
+    ("service", "key"),
+    ("admin", "key"),
+    ("access", "tokens"),
+    ("refresh", "tokens"),
+    ("auth", "tokens"),
+    ("api", "tokens"),
+    ("session", "tokens"),
+    ("access", "signature"),
+    ("password", "hash"),
+    ("secret", "value"),
+    ("secret", "string"),
+    ("token", "value"),
+    ("password", "value"),
+    ("seed", "phrase"),
+    ("recovery", "code"),
+    ("recovery", "codes"),
+    ("secret", "access"),
+    ("session", "cookie"),
+];
+
+/// A name that is exactly this one word hides its value.
+const WHOLE: &[&str] = &["auth", "confirm", "bearer"];
+
+/// `…Token` hides its value, except where the word before it says that it is a place in a list or a
+/// piece of text.
+const HARMLESS_TOKENS: &[&str] = &[
+    "page",
+    "next",
+    "previous",
+    "prev",
+    "continuation",
+    "sync",
+    "stop",
+    "start",
+    "eos",
+    "bos",
+    "pad",
+    "unk",
+    "per",
+];
+
+/// No real field name is longer.
+const LONGEST: usize = 256;
+
+/// Does the name `name` say that its value is secret?
+///
+/// The name is read as words, however they are joined: `apiKey`, `API_KEY`, `x-api-key`.
+pub fn is_sensitive(name: &str) -> bool {
+    if name.len() > LONGEST || !name.is_ascii() {
+        return false;
+    }
+    let (before, last, count) = last_words(name);
+    if LAST_WORD.contains(&last.as_str())
+        || LAST_TWO_WORDS.contains(&(before.as_str(), last.as_str()))
+    {
+        return true;
+    }
+    match count {
+        1 if WHOLE.contains(&last.as_str()) => true,
+        _ => last == "token" && !HARMLESS_TOKENS.contains(&before.as_str()),
+    }
+}
+
+/// The last two words of a name in lower case, and how many it has.
+fn last_words(name: &str) -> (String, String, usize) {
+    let (mut before, mut last, mut count) = (String::new(), String::new(), 0);
+    let mut in_word = false;
+    let bytes = name.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        if !byte.is_ascii_alphanumeric() {
+            in_word = false;
+            continue;
+        }
+        let previous = at.checked_sub(1).and_then(|i| bytes.get(i));
+        let next = bytes.get(at + 1);
+        // `apiKey` → api, Key; `APIKey` → API, Key.
+        let humps = byte.is_ascii_uppercase()
+            && (previous.is_some_and(|p| p.is_ascii_lowercase() || p.is_ascii_digit())
+                || (previous.is_some_and(u8::is_ascii_uppercase)
+                    && next.is_some_and(u8::is_ascii_lowercase)));
+        if !in_word || humps {
+            before = std::mem::take(&mut last);
+            count += 1;
+            in_word = true;
+        }
+        last.push(char::from(byte.to_ascii_lowercase()));
+    }
+    // A trailing number is not a word of its own: `password2`, `api_key_1`.
+    let stem = last.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.is_empty() && count > 1 && name.len() > last.len() {
+        let cut = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        return last_words(cut);
+    }
+    (before, stem.to_owned(), count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_known_however_they_are_written() {
+        for name in [
+            "password",
+            "PASSWORD",
+            "db_password",
+            "userPassword",
+            "apiKey",
+            "api_key",
+            "API-KEY",
+            "x-api-key",
+            "APIKey",
+            "OPENAI_API_KEY",
+            "apikey",
+            "token",
+            "accessToken",
+            "access_token",
+            "id_token",
+            "csrfToken",
+            "Authorization",
+            "proxy-authorization",
+            "Cookie",
+            "Set-Cookie",
+            "client_secret",
+            "clientSecret",
+            "privateKey",
+            "PRIVATE_KEY",
+            "credentials",
+            "KALSHI-ACCESS-KEY",
+            "aws_secret_access_key",
+            "passphrase",
+            "confirm",
+            "confirmToken",
+            "auth",
+            "password2",
+            "api_key_1",
+            "refresh_tokens",
+            "SecretString",
+        ] {
+            assert!(is_sensitive(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_only_sound_like_it_are_not() {
+        for name in [
+            "max_tokens",
+            "tokens",
+            "token_count",
+            "tokenId",
+            "token_id",
+            "nextPageToken",
+            "page_token",
+            "stop_token",
+            "secret_name",
+            "password_policy",
+            "key",
+            "keys",
+            "primary_key",
+            "author",
+            "authRequired",
+            "secretary",
+            "passwordless",
+            "cookie_policy",
+            "confirmed",
+            "",
+            "_",
+            "1",
+            "public_key",
+            "keyboard",
+        ] {
+            assert!(!is_sensitive(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Redaction: what a trace, an event or a log may keep of a value.
+//!
+//! A value is redacted by the name of the field it stands under ([`field`]), and every string by what
+//! it contains: key formats, bearer tokens, PEM blocks, passwords in URLs ([`pattern`]) and
+//! assignments such as `password=…` in free text ([`assignment`]). What is taken out leaves a fixed
+//! placeholder that says why and nothing about the value. Redacting twice is redacting once: the
+//! stages run one after the other, none looks into a placeholder, and no pattern depends on what
+//! stands around its match. Time is linear in the size of the input.
+
+mod assignment;
+mod field;
+mod pattern;
+mod placeholder;
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+pub use field::is_sensitive as is_sensitive_field;
+pub use placeholder::Kind;
+
+/// The version of these rules. It is kept with every trace entry, because a hash over redacted input
+/// can only be compared with one made by the same rules.
+pub const REDACTION_VERSION: u32 = 1;
+
+/// Redacts `value` in place.
+pub fn redact(value: &mut Value) {
+    // An explicit stack: a value built by a tool may be nested deeper than the call stack is.
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(clean) = redact_text(text) {
+                    *text = clean;
+                }
+            }
+            Value::Array(items) => pending.extend(items),
+            Value::Object(map) => {
+                redact_keys(map);
+                for (key, inner) in map.iter_mut() {
+                    if hides(key, inner) {
+                        *inner = Value::from(Kind::Field.placeholder());
+                    } else {
+                        pending.push(inner);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+/// `value` redacted; borrowed when there was nothing to take out.
+pub fn redacted(value: &Value) -> Cow<'_, Value> {
+    if !holds_secret(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut copy = value.clone();
+    redact(&mut copy);
+    Cow::Owned(copy)
+}
+
+/// `text` with every secret in it replaced; borrowed when there was none.
+pub fn redact_text(text: &str) -> Cow<'_, str> {
+    // Assignments come last: the earlier stages then see nothing new in what they leave behind.
+    let mut clean = Cow::Borrowed(text);
+    for stage in [
+        pattern::pem_blocks,
+        pattern::key_formats,
+        pattern::credentials,
+        assignment::assignments,
+    ] {
+        let next = match stage(&clean) {
+            Cow::Owned(changed) => Some(changed),
+            Cow::Borrowed(_) => None,
+        };
+        if let Some(changed) = next {
+            clean = Cow::Owned(changed);
+        }
+    }
+    clean
+}
+
+fn holds_secret(value: &Value) -> bool {
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::String(text) if is_dirty(text) => return true,
+            Value::Array(items) => pending.extend(items),
+            Value::Object(map) => {
+                if map
+                    .iter()
+                    .any(|(key, inner)| hides(key, inner) || is_dirty(key))
+                {
+                    return true;
+                }
+                pending.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+fn is_dirty(text: &str) -> bool {
+    matches!(redact_text(text), Cow::Owned(_))
+}
+
+/// Does the name `key` hide `value`? A flag, a null and an empty text tell nothing and stay.
+fn hides(key: &str, value: &Value) -> bool {
+    let tells_something = match value {
+        Value::Null | Value::Bool(_) => false,
+        Value::String(text) => !text.is_empty() && text != Kind::Field.placeholder(),
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    };
+    tells_something && is_sensitive_field(key)
+}
+
+/// Redacts keys that are secrets themselves. Keys that become equal are numbered in the order of what
+/// they were, so that nothing is lost and the order of the object does not matter.
+fn redact_keys(map: &mut Map<String, Value>) {
+    if !map.keys().any(|key| is_dirty(key)) {
+        return;
+    }
+    let mut entries: Vec<(String, Value)> = std::mem::take(map).into_iter().collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    // Clean keys keep their names, whatever the redacted ones turn into.
+    let (dirty, clean): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| is_dirty(key));
+    map.extend(clean);
+    for (key, value) in dirty {
+        // A key names what stands under it, also when the key itself is hidden.
+        let value = if hides(&key, &value) {
+            Value::from(Kind::Field.placeholder())
+        } else {
+            value
+        };
+        let base = redact_text(&key).into_owned();
+        let mut name = base.clone();
+        let mut number = 2;
+        while map.contains_key(&name) {
+            name = format!("{base}#{number}");
+            number += 1;
+        }
+        map.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+#[path = "../redact_tests.rs"]
+mod tests;

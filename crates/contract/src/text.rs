@@ -1,0 +1,143 @@
+//! Text for people: quoting what a caller sent, and guessing what was meant.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::redact::redact_text;
+
+/// How much of a caller's own text an error repeats.
+const QUOTE_LIMIT: usize = 80;
+
+/// How much of a longer message, such as an upstream's, is passed on.
+const CLEAN_LIMIT: usize = 2_000;
+
+/// Text that came from outside and is about to be shown in an error, a log line or an event.
+///
+/// It is redacted (people do paste keys where a tool name belongs), cut to a readable length and has
+/// its control characters escaped, so that it can neither leak a secret nor forge a second line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Quoted(String);
+
+impl Quoted {
+    /// Makes `text` fit to be shown.
+    pub fn new(text: &str) -> Self {
+        Self(shown(text, QUOTE_LIMIT))
+    }
+
+    /// The text, safe to show.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// `text` redacted, then cut to `limit` characters, with control characters escaped.
+fn shown(text: &str, limit: usize) -> String {
+    // Redaction comes before the cut, so that the cut cannot hide the shape of a secret from it.
+    // A text far beyond the limit is cut first: its tail is not shown, whatever it holds.
+    let head: String = text.chars().take(limit * 50).collect();
+    let clean = redact_text(&head);
+    let mut shown = String::with_capacity(clean.len().min(limit + 8));
+    for (at, c) in clean.chars().enumerate() {
+        if at == limit {
+            shown.push('…');
+            break;
+        }
+        if is_plain(c) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_default());
+        }
+    }
+    shown
+}
+
+/// Characters shown as they are. Control and bidirectional formatting characters are not: a terminal
+/// or a page would act on them.
+fn is_plain(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+impl fmt::Display for Quoted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
+    }
+}
+
+impl From<&str> for Quoted {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Quoted {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+/// A longer message from outside, such as an upstream's error: redacted, bounded and on one line, but
+/// not put into quotes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Clean(String);
+
+impl Clean {
+    /// Makes `text` fit to be shown.
+    pub fn new(text: &str) -> Self {
+        Self(shown(text, CLEAN_LIMIT))
+    }
+
+    /// The text, safe to show.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Clean {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&str> for Clean {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Clean {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+/// The candidate most like `word`, if one is near enough to be worth naming.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Edit distance is quadratic; nobody misspells a name of this length.
+    if word.chars().count() > 128 {
+        return None;
+    }
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= 0.82)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// `items` as a list for a sentence: `a, b, c`, or `nothing` when there is none.
+pub fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if words.is_empty() {
+        "nothing".to_owned()
+    } else {
+        words.join(", ")
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

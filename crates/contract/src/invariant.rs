@@ -43,6 +43,8 @@ words! {
         CompatName = "compat_name",
         /// An agent would use another name than the canonical one.
         AgentName = "agent_name",
+        /// Declares no permission, so that no allow list could hold it back.
+        HasPermission = "has_permission",
         /// Anonymous, yet it needs an account.
         AnonymousNeedsNoAuth = "anonymous_needs_no_auth",
         /// Anonymous, yet it changes something.
@@ -361,6 +363,12 @@ fn check_tool(tool: &ContractTool, found: &mut Vec<Violation>) {
             found.push(Violation::new(&tool.name, field, rule, message));
         }
     };
+    require(
+        !tool.permissions.is_empty(),
+        "permissions",
+        Rule::HasPermission,
+        "must name at least one permission; without one no allow list could hold the tool back",
+    );
     let user_data = tool.needs(&Permission::USER_DATA);
     if tool.access.anonymous_allowed {
         require(

@@ -86,21 +86,27 @@ impl JsonError {
     }
 }
 
-impl fmt::Display for JsonError {
+impl fmt::Display for JsonErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            JsonErrorKind::Syntax(message) => write!(f, "not valid JSON: {message}")?,
-            JsonErrorKind::NotUtf8 => f.write_str("not valid UTF-8")?,
-            JsonErrorKind::DuplicateKey(key) => write!(f, "the key {key} appears twice")?,
-            JsonErrorKind::UnsafeInteger(number) => write!(
+        match self {
+            Self::Syntax(message) => write!(f, "not valid JSON: {message}"),
+            Self::NotUtf8 => f.write_str("not valid UTF-8"),
+            Self::DuplicateKey(key) => write!(f, "the key {key} appears twice"),
+            Self::UnsafeInteger(number) => write!(
                 f,
                 "the integer {number} is beyond ±{MAX_SAFE_INTEGER} and would lose digits; send it as a string"
-            )?,
-            JsonErrorKind::NumberOutOfRange(number) => {
-                write!(f, "the number {number} is too large; send it as a string")?;
+            ),
+            Self::NumberOutOfRange(number) => {
+                write!(f, "the number {number} is too large; send it as a string")
             }
-            JsonErrorKind::TooDeep => write!(f, "nested deeper than {MAX_DEPTH} levels")?,
+            Self::TooDeep => write!(f, "nested deeper than {MAX_DEPTH} levels"),
         }
+    }
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
         if !self.pointer.is_empty() {
             write!(f, " at {}", Quoted::new(&self.pointer))?;
         }

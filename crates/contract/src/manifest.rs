@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ use crate::{
 pub const SCHEMA_VERSION: &str = "0.3.0-draft";
 
 /// One tool's contract. Fields stand in the order of the wire format.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContractTool {
     /// Canonical dotted name.
@@ -70,7 +71,7 @@ pub struct ContractTool {
 }
 
 /// Who may call a tool without a key. A positive allowlist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Access {
     /// May the SDK surface call it without a key?
@@ -94,7 +95,7 @@ words! {
 }
 
 /// A resource path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpBinding {
     /// Method.
@@ -104,7 +105,7 @@ pub struct HttpBinding {
 }
 
 /// An SDK method.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SdkBinding {
     /// Package.
@@ -114,7 +115,7 @@ pub struct SdkBinding {
 }
 
 /// How agents meet a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentBinding {
     /// May an agent call it at all?
@@ -149,7 +150,7 @@ words! {
 }
 
 /// How a tool's calls are replayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
     /// May a recorded result stand in for a call?
@@ -195,8 +196,9 @@ pub struct Manifest {
 }
 
 /// A manifest as it is served.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Manifest")]
 pub struct ManifestDocument<'a> {
     /// Always [`SCHEMA_VERSION`].
     pub schema_version: &'static str,

@@ -3,6 +3,7 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::text::Quoted;
@@ -40,7 +41,7 @@ fn is_below(name: &str, space: &str) -> bool {
 }
 
 /// A canonical dotted tool name: two or more segments of `[a-z][a-z0-9_]*`, and not reserved.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ToolName(Arc<str>);
 

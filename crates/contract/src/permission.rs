@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 };
 
 /// One permission: a built-in one, or a dotted one that a pack adds.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Permission(Cow<'static, str>);
 

@@ -191,8 +191,11 @@ problems! {
     operator: e.caller();
 
     /// A trade guardrail is violated.
-    TradeGuardrail { tool: ToolName, guardrail: Guardrail, layer: Layer, problem: Clean }
-    |e| format!("the guardrail `{}` of the {} policy refuses this call of `{}`: {}", e.guardrail, e.layer, e.tool, e.problem);
+    TradeGuardrail { tool: ToolName, guardrail: Guardrail, layer: Option<Layer>, problem: Clean }
+    |e| {
+        let of = e.layer.map_or(String::new(), |layer| format!(" of the {layer} policy"));
+        format!("the guardrail `{}`{of} refuses this call of `{}`: {}", e.guardrail, e.tool, e.problem)
+    };
     operator: e.caller();
 
     /// A capability is needed that was not granted.

@@ -1,0 +1,224 @@
+//! Reading policies from a file. A file that does not validate as a whole does not load at all.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use tollgate_contract::{
+    json::{self, Position},
+    text::{Clean, nearest},
+};
+
+use crate::policy::Policy;
+
+/// What a policy file holds: the server's policy, and policies by name for keys, sessions and calls.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySet {
+    /// The server's own policy.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub server: Policy,
+    /// Policies by name.
+    #[serde(default)]
+    pub policies: BTreeMap<String, Policy>,
+}
+
+fn is_empty(policy: &Policy) -> bool {
+    *policy == Policy::default()
+}
+
+/// How a policy file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JSON
+    Json,
+    /// TOML
+    Toml,
+}
+
+/// The name that the policy of a file with only one policy gets.
+const ONLY: &str = "key";
+
+/// Why a policy file does not load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyError {
+    field: String,
+    message: Clean,
+    suggestion: Option<String>,
+    position: Option<Position>,
+}
+
+impl PolicyError {
+    /// The field, dotted; empty where the file as a whole is wrong.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        self.message.as_str()
+    }
+
+    /// The word that was probably meant.
+    pub fn suggestion(&self) -> Option<&str> {
+        self.suggestion.as_deref()
+    }
+
+    /// Where it stands in the file.
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "`{}`: ", self.field)?;
+        }
+        write!(f, "{}", self.message)?;
+        if let Some(Position { line, column }) = self.position {
+            write!(f, " (line {line}, column {column})")?;
+        }
+        if let Some(name) = &self.suggestion {
+            write!(f, "; did you mean `{name}`?")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl PolicySet {
+    /// Reads a file: either `server` and `policies`, or the fields of one policy, which is then what
+    /// a key carries under the name `key`.
+    pub fn parse(text: &str, format: Format) -> Result<Self, PolicyError> {
+        if is_one_policy(text, format)? {
+            let only: Policy = read(text, format)?;
+            return Ok(Self {
+                server: Policy::default(),
+                policies: [(ONLY.to_owned(), only)].into(),
+            });
+        }
+        let set: Self = read(text, format)?;
+        match set
+            .policies
+            .keys()
+            .find(|name| name.as_str() == "anonymous" || Policy::built_in(name).is_some())
+        {
+            None => Ok(set),
+            Some(taken) => Err(PolicyError {
+                field: format!("policies.{taken}"),
+                message: "is a built-in name; choose another".into(),
+                suggestion: None,
+                position: None,
+            }),
+        }
+    }
+
+    /// The policy of this name: one of the file, or a built-in one.
+    pub fn named(&self, name: &str) -> Option<Policy> {
+        self.policies
+            .get(name)
+            .cloned()
+            .or_else(|| Policy::built_in(name))
+    }
+
+    /// Every name that [`PolicySet::named`] knows.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.policies
+            .keys()
+            .map(String::as_str)
+            .chain(Policy::BUILT_IN)
+    }
+}
+
+/// Does the file hold the fields of one policy at its top?
+fn is_one_policy(text: &str, format: Format) -> Result<bool, PolicyError> {
+    let top: Vec<String> = match format {
+        Format::Json => {
+            let value = json::parse(text.as_bytes()).map_err(|error| PolicyError {
+                field: error.pointer().trim_start_matches('/').replace('/', "."),
+                message: error.kind().to_string().into(),
+                suggestion: None,
+                position: error.position(),
+            })?;
+            value
+                .as_object()
+                .map(|map| map.keys().cloned().collect())
+                .unwrap_or_default()
+        }
+        Format::Toml => {
+            let table: toml::Table =
+                toml::from_str(text).map_err(|error| toml_error(text, "", &error))?;
+            table.keys().cloned().collect()
+        }
+    };
+    Ok(!top.iter().any(|key| key == "server" || key == "policies"))
+}
+
+fn read<'de, T: Deserialize<'de>>(text: &'de str, format: Format) -> Result<T, PolicyError> {
+    match format {
+        Format::Json => {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+                let inner = error.inner();
+                let position = Position {
+                    line: inner.line(),
+                    column: inner.column(),
+                };
+                let message = inner.to_string();
+                let plain = message.split(" at line ").next().unwrap_or_default();
+                shape_error(&error.path().to_string(), plain, Some(position))
+            })
+        }
+        Format::Toml => {
+            let reader =
+                toml::Deserializer::parse(text).map_err(|error| toml_error(text, "", &error))?;
+            serde_path_to_error::deserialize(reader)
+                .map_err(|error| toml_error(text, &error.path().to_string(), error.inner()))
+        }
+    }
+}
+
+fn toml_error(text: &str, path: &str, error: &toml::de::Error) -> PolicyError {
+    let position = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .map(|before| Position {
+            line: before.matches('\n').count() + 1,
+            column: before
+                .rsplit('\n')
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .count()
+                + 1,
+        });
+    shape_error(path, error.message(), position)
+}
+
+/// An error of the shape of the file, with the nearest of the words that would have fitted.
+fn shape_error(path: &str, message: &str, position: Option<Position>) -> PolicyError {
+    // The message of an unknown word is "unknown field `x`, expected one of `a`, `b`".
+    let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let suggestion = match words.split_first() {
+        Some((wrong, known)) if message.starts_with("unknown") => {
+            nearest(wrong, known.iter().copied()).map(str::to_owned)
+        }
+        _ => None,
+    };
+    let field = if path == "." {
+        String::new()
+    } else {
+        path.to_owned()
+    };
+    PolicyError {
+        field,
+        message: message.into(),
+        suggestion,
+        position,
+    }
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use crate::{
     effect::{CostEffect, Retry, Risk, SideEffect, Stability, Status, words},
     error::UnknownTool,
     invariant::{self, Violations},
-    name::ToolName,
+    name::{ToolName, successor},
     permission::Permission,
     text::nearest,
 };
@@ -271,9 +271,12 @@ impl Manifest {
                 .iter()
                 .filter(|tool| tool.status == Status::Implemented)
         };
-        let written_otherwise =
-            active().find(|tool| tool.name.underscored().eq_ignore_ascii_case(requested));
-        if let Some(tool) = written_otherwise {
+        let renamed = successor(requested);
+        let meant = |tool: &&ContractTool| {
+            renamed == Some(tool.name.as_str())
+                || tool.name.underscored().eq_ignore_ascii_case(requested)
+        };
+        if let Some(tool) = active().find(meant) {
             return Some(tool.name.clone());
         }
         let near = nearest(requested, active().map(|tool| tool.name.as_str()))?;

@@ -24,6 +24,21 @@ pub const RESERVED_NAMES: [&str; 8] = [
     "get_regime_history",
 ];
 
+/// Names of an older inventory, and the canonical name that took their place. They are for advice
+/// only: nothing resolves through this list.
+const LEGACY_NAMES: [(&str, &str); 2] = [
+    ("get_world_state", "world.read"),
+    ("get_regime_history", "world.read"),
+];
+
+/// The canonical name that took the place of a legacy one.
+pub fn successor(legacy: &str) -> Option<&'static str> {
+    LEGACY_NAMES
+        .iter()
+        .find(|(old, _)| *old == legacy)
+        .map(|(_, new)| *new)
+}
+
 /// Is `name` on the reserved list?
 pub fn is_reserved(name: &str) -> bool {
     RESERVED_NAMES

@@ -9,7 +9,7 @@ use crate::{
     canonical::InputHash,
     effect::{CostEffect, Risk, SideEffect, Status},
     id::{ApprovalId, CallId},
-    name::{RESERVED_NAMES, ToolName, is_reserved},
+    name::{ToolName, is_dotted, is_reserved},
     permission::Permission,
     reason::Reason,
     schema::InputProblem,
@@ -97,9 +97,9 @@ problems! {
         missing_required_fields: Vec<String>,
     }
     |e| if e.missing_required_fields.is_empty() {
-        format!("the request cannot be read: {}", e.problem)
+        e.problem.to_string()
     } else {
-        format!("the request cannot be read: {}: {}", e.problem, e.missing_required_fields.join(", "))
+        format!("{}: {}", e.problem, e.missing_required_fields.join(", "))
     };
     operator: e.caller();
 
@@ -129,15 +129,15 @@ problems! {
             None => "; `tollgate tools` lists the names".to_owned(),
         };
         let requested = e.requested.as_str();
-        if is_reserved(requested) {
-            format!("{} is a reserved name and is never a tool{hint}", e.requested)
-        } else if ToolName::parse(requested).is_err() {
+        if !is_dotted(requested) {
             format!("{} is not a canonical tool name{hint}", e.requested)
+        } else if is_reserved(requested) {
+            format!("{} is a reserved name and is never a tool{hint}", e.requested)
         } else {
             format!("there is no tool {}{hint}", e.requested)
         }
     };
-    operator: format!("{} (reserved: {})", e.caller(), RESERVED_NAMES.join(", "));
+    operator: e.caller();
 
     /// The thing asked for is not there.
     NotFound { what: String, id: Quoted }

@@ -1,0 +1,235 @@
+//! `tollgate policy check`: what a policy file says about one call, step by step.
+
+use std::{
+    fmt::Write,
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use tollgate_contract::{
+    Caller, Decision, Identity, KeyFacts, KeyScope, Outcome,
+    id::KeyId,
+    json,
+    text::{list, nearest},
+};
+use tollgate_policy::{Evaluation, Format, Layers, PolicySet, Request, evaluate};
+
+use crate::{
+    cli::CheckArgs,
+    exit::Exit,
+    output::{Failure, Output, wants_colour},
+    source,
+};
+
+pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> {
+    if source::is_stdin(&args.file) && args.input == "-" {
+        return Err(Failure::usage(
+            "only one of the policy and the input can come from the standard input".to_owned(),
+        ));
+    }
+    let set = policies(&args.file)?;
+    let manifest = super::manifest(args.manifest.as_deref())?;
+    let input = input(&args.input)?;
+    let spec = KeySpec::parse(args.caller.as_deref(), &set)?;
+    let (identity, layers) = spec.resolve(&set)?;
+    let caller = Caller {
+        surface: args.surface.into(),
+        mode: args.mode.into(),
+        identity,
+    };
+    let request = Request {
+        manifest: &manifest,
+        tool: &args.tool,
+        caller: &caller,
+        layers: &layers,
+    };
+    let evaluation = evaluate(&request, &input);
+
+    let error = evaluation.error.as_ref().map(|error| error.object(None));
+    let data =
+        json!({"verdict": evaluation.verdict, "inputHash": evaluation.input_hash, "error": error});
+    let written = output.success(&data, || steps(&evaluation));
+    Ok(match (written, evaluation.verdict.decision) {
+        (Exit::Ok, Decision::Deny) => Exit::Denied,
+        (Exit::Ok, Decision::Pending) => Exit::Pending,
+        (written, _) => written,
+    })
+}
+
+fn policies(file: &Path) -> Result<PolicySet, Failure> {
+    let text = source::read_text(file)?;
+    let is_toml = file
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+        || (source::is_stdin(file) && !text.trim_start().starts_with('{'));
+    let format = if is_toml { Format::Toml } else { Format::Json };
+    PolicySet::parse(&text, format)
+        .map_err(|error| Failure::policy(&source::name(file), &text, &error))
+}
+
+fn input(text: &str) -> Result<Value, Failure> {
+    let (name, bytes) = match (text, text.strip_prefix('@')) {
+        ("-", _) => (
+            "the standard input".to_owned(),
+            source::read(Path::new("-"))?,
+        ),
+        (_, Some(file)) => {
+            let path = PathBuf::from(file);
+            (source::name(&path), source::read(&path)?)
+        }
+        (inline, None) => ("--input".to_owned(), inline.as_bytes().to_vec()),
+    };
+    json::parse(&bytes).map_err(|error| Failure::json(&name, &bytes, &error))
+}
+
+/// Who calls, as the command line says it.
+struct KeySpec {
+    /// The policy that the key carries; `None` for a call without a key.
+    key: Option<String>,
+    scopes: Vec<KeyScope>,
+    session: Option<String>,
+    call: Option<String>,
+}
+
+impl KeySpec {
+    fn parse(text: Option<&str>, set: &PolicySet) -> Result<Self, Failure> {
+        let text = text.unwrap_or_else(|| default_caller(set));
+        if text.contains("tg_key_") || text.contains("tg_tok_") {
+            return Err(Failure::usage(
+                "a key on the command line can be read by every process of this machine".to_owned(),
+            )
+            .with_help(
+                "--as takes the name of a policy, not a key; see `tollgate policy check --help`",
+            ));
+        }
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default();
+        let mut spec = Self {
+            key: (name != "anonymous").then(|| name.to_owned()),
+            scopes: vec![KeyScope::Call],
+            session: None,
+            call: None,
+        };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("scopes", words)) => spec.scopes = scopes(words)?,
+                Some(("session", name)) => spec.session = Some(name.to_owned()),
+                Some(("call", name)) => spec.call = Some(name.to_owned()),
+                _ => {
+                    let word = part.split('=').next().unwrap_or_default();
+                    return Err(
+                        Failure::usage(format!("--as does not know `{part}`")).with_help(
+                            match nearest(word, ["scopes", "session", "call"]) {
+                                Some(near) => format!("did you mean `{near}=`?"),
+                                None => "it takes NAME, then scopes=, session= or call=".to_owned(),
+                            },
+                        ),
+                    );
+                }
+            }
+        }
+        Ok(spec)
+    }
+
+    fn resolve(self, set: &PolicySet) -> Result<(Identity, Layers), Failure> {
+        let named = |name: &str| {
+            set.named(name)
+                .ok_or_else(|| Failure::not_found("policy", name, set.names()))
+        };
+        let mut layers = Layers::of_server(set.server.clone());
+        let identity = match &self.key {
+            None => Identity::Anonymous,
+            Some(name) => {
+                layers = layers.with_key(Some(named(name)?));
+                // No key is made here; the id only has to have the shape of one.
+                let id = KeyId::from_parts(0, [0; 10]);
+                Identity::Key(KeyFacts {
+                    id,
+                    name: name.clone(),
+                    owner: "local".to_owned(),
+                    scopes: self.scopes,
+                })
+            }
+        };
+        if let Some(name) = &self.session {
+            layers = layers.with_session(named(name)?);
+        }
+        if let Some(name) = &self.call {
+            layers = layers.with_call(named(name)?);
+        }
+        Ok((identity, layers))
+    }
+}
+
+/// A file with one policy is about the key that carries it; else a key without a policy of its own.
+fn default_caller(set: &PolicySet) -> &'static str {
+    if set.policies.contains_key("key") {
+        "key"
+    } else {
+        "readonly"
+    }
+}
+
+fn scopes(words: &str) -> Result<Vec<KeyScope>, Failure> {
+    let read = |word: &str| {
+        KeyScope::parse(word).ok_or_else(|| {
+            Failure::not_found(
+                "scope",
+                word,
+                KeyScope::ALL.iter().map(|scope| scope.as_str()),
+            )
+            .with_help(format!("the scopes are {}", list(KeyScope::ALL)))
+        })
+    };
+    words
+        .split('+')
+        .filter(|word| !word.is_empty())
+        .map(read)
+        .collect()
+}
+
+/// The steps as a list, and the answer.
+fn steps(evaluation: &Evaluation) -> String {
+    let colour = wants_colour(&io::stdout());
+    let paint = |code: &str, text: &str| {
+        if colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    };
+    let mut text = String::new();
+    for record in evaluation.verdict.explain.steps() {
+        let mark = match record.outcome() {
+            Outcome::Pass => paint("32", "✓"),
+            Outcome::Refuse => paint("31", "✗"),
+            Outcome::Ask => paint("33", "?"),
+        };
+        let _ = writeln!(
+            text,
+            "{mark} {:<17} {}",
+            record.step().as_str(),
+            record.because()
+        );
+    }
+    text.push('\n');
+    let decision = evaluation.verdict.decision;
+    let _ = match (&evaluation.error, decision) {
+        (Some(error), _) => writeln!(
+            text,
+            "{}  {}: {error}\nWhat to do: {}. `tollgate explain {}` says more.",
+            paint("1;31", decision.as_str()),
+            error.code(),
+            error.operator(),
+            error.code()
+        ),
+        (None, Decision::Pending) => writeln!(
+            text,
+            "{}  a person must answer before it happens",
+            paint("1;33", decision.as_str())
+        ),
+        (None, _) => writeln!(text, "{}", paint("1;32", decision.as_str())),
+    };
+    text
+}

@@ -1,0 +1,314 @@
+//! Writing what a command found: text for people, or one JSON envelope.
+//!
+//! `{"ok": true, "command", "data", "meta"}` or `{"ok": false, "command", "error", "meta"}`. In JSON
+//! mode the envelope is all there is on the standard output. People get results on the standard
+//! output and errors on the standard error.
+
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+};
+
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tollgate_contract::{
+    Error, ErrorCode, Violations,
+    error::{InvalidRequest, NotFound, PayloadTooLarge},
+    json::{JsonError, Position},
+    text::nearest,
+};
+use tollgate_policy::PolicyError;
+
+use crate::exit::Exit;
+
+/// Where and how a command writes.
+pub(crate) struct Output {
+    json: bool,
+    command: &'static str,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, command: &'static str) -> Self {
+        Self { json, command }
+    }
+
+    /// Writes a result: `data` as an envelope, or the text that `human` makes.
+    pub(crate) fn success(&self, data: &impl Serialize, human: impl FnOnce() -> String) -> Exit {
+        let text = if self.json {
+            let envelope =
+                json!({"ok": true, "command": self.command, "data": data, "meta": meta()});
+            format!("{envelope:#}\n")
+        } else {
+            human()
+        };
+        write_out(text.as_bytes())
+    }
+
+    /// Writes bytes as they are, with a line end only where a person reads them.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Exit {
+        let exit = write_out(bytes);
+        if io::stdout().is_terminal() {
+            write_out(b"\n")
+        } else {
+            exit
+        }
+    }
+
+    /// Does the command write an envelope?
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Writes a failure and says how the command ends.
+    pub(crate) fn failure(&self, failure: &Failure) -> Exit {
+        if self.json {
+            let error = failure.error.object(None);
+            let envelope =
+                json!({"ok": false, "command": self.command, "error": error, "meta": meta()});
+            write_out(format!("{envelope:#}\n").as_bytes());
+        } else {
+            write_err(&failure.report());
+        }
+        failure.exit
+    }
+}
+
+fn meta() -> Value {
+    json!({"version": env!("CARGO_PKG_VERSION")})
+}
+
+/// Writes to the standard output. A reader that went away is no error: `tollgate tools | head -1`.
+fn write_out(bytes: &[u8]) -> Exit {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Exit::Ok,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
+        Err(error) => {
+            write_err(&format!(
+                "error: cannot write to the standard output: {error}\n"
+            ));
+            Exit::Failed
+        }
+    }
+}
+
+/// Writes to the standard error. If that fails there is nobody left to tell.
+fn write_err(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Is colour wanted on this stream?
+pub(crate) fn wants_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Answers a command line that cannot be understood; help and version are answers too.
+pub(crate) fn usage_error(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => Exit::Ok,
+            Err(_) => Exit::Failed,
+        };
+    }
+    // The command line could not be parsed, so whether JSON was asked for is read from it directly.
+    let wants_json = std::env::args_os()
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json");
+    if wants_json {
+        let text = error.render().to_string();
+        let message = text
+            .trim_start_matches("error: ")
+            .lines()
+            .next()
+            .unwrap_or_default();
+        let failure = Failure {
+            exit: Exit::Usage,
+            ..Failure::bad_input(message.to_owned())
+        };
+        Output::new(true, "tollgate").failure(&failure);
+    } else {
+        let _ = error.print();
+    }
+    Exit::Usage
+}
+
+/// Why a command failed: an error of the contract, what a person can do about it, and where in a file
+/// it stands.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: Box<Error>,
+    exit: Exit,
+    help: Option<String>,
+    place: Option<Box<Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    source: NamedSource<String>,
+    label: LabeledSpan,
+}
+
+impl Failure {
+    /// An error of the contract, with the exit code that belongs to it.
+    pub(crate) fn new(error: impl Into<Error>) -> Self {
+        let error: Box<Error> = Box::new(error.into());
+        let exit = match error.code() {
+            ErrorCode::UnknownTool | ErrorCode::NotFound => Exit::NotFound,
+            ErrorCode::InvalidRequest | ErrorCode::InvalidInput | ErrorCode::PayloadTooLarge => {
+                Exit::BadInput
+            }
+            _ => Exit::Failed,
+        };
+        Self {
+            error,
+            exit,
+            help: None,
+            place: None,
+        }
+    }
+
+    /// A file or text that cannot be used.
+    pub(crate) fn bad_input(problem: String) -> Self {
+        Self::new(InvalidRequest::new(problem, Vec::new()))
+    }
+
+    /// A command line that parses but makes no sense.
+    pub(crate) fn usage(problem: String) -> Self {
+        Self {
+            exit: Exit::Usage,
+            ..Self::bad_input(problem)
+        }
+    }
+
+    /// A file that cannot be read.
+    pub(crate) fn unreadable(name: &str, error: &io::Error) -> Self {
+        Self::bad_input(format!("cannot read {name}: {error}"))
+    }
+
+    /// A file that is too large.
+    pub(crate) fn too_large(limit: u64) -> Self {
+        Self::new(PayloadTooLarge::new(limit))
+    }
+
+    /// A word that is not on a list, with the nearest that is.
+    pub(crate) fn not_found<'a>(
+        what: &str,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let near = nearest(word, known).map(|near| format!("did you mean `{near}`?"));
+        Self {
+            help: near,
+            ..Self::new(NotFound::new(what, word))
+        }
+    }
+
+    /// A manifest that breaks its rules.
+    pub(crate) fn manifest(name: &str, violations: &Violations) -> Self {
+        Self::bad_input(format!("{name}: {violations}"))
+    }
+
+    /// JSON that is not accepted.
+    pub(crate) fn json(name: &str, text: &[u8], error: &JsonError) -> Self {
+        let failure = Self::bad_input(format!("{name}: {error}"));
+        failure.at(
+            name,
+            &String::from_utf8_lossy(text),
+            error.position(),
+            "here",
+        )
+    }
+
+    /// A policy file that does not load.
+    pub(crate) fn policy(name: &str, text: &str, error: &PolicyError) -> Self {
+        let mut failure = Self::bad_input(format!("{name}: {error}"));
+        failure.help = error
+            .suggestion()
+            .map(|word| format!("did you mean `{word}`?"));
+        failure.at(name, text, error.position(), "here")
+    }
+
+    /// Says what to do next.
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Points to a place in a text.
+    fn at(mut self, name: &str, text: &str, position: Option<Position>, label: &str) -> Self {
+        self.place = position.map(|position| {
+            Box::new(Place {
+                source: NamedSource::new(name.trim_matches('`'), text.to_owned()),
+                label: LabeledSpan::at_offset(offset(text, position), label),
+            })
+        });
+        self
+    }
+
+    /// The failure as people see it.
+    fn report(&self) -> String {
+        let theme = if wants_colour(&io::stderr()) {
+            GraphicalTheme::unicode()
+        } else {
+            GraphicalTheme::unicode_nocolor()
+        };
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_width(100)
+            .with_links(false);
+        let mut text = String::new();
+        match handler.render_report(&mut text, self) {
+            Ok(()) => text,
+            Err(_) => format!("error: {}\n", self.error),
+        }
+    }
+}
+
+/// Where a line and column stand in a text, in bytes.
+fn offset(text: &str, position: Position) -> usize {
+    let line_start: usize = text
+        .split_inclusive('\n')
+        .take(position.line.saturating_sub(1))
+        .map(str::len)
+        .sum();
+    let line = text.get(line_start..).unwrap_or_default();
+    let column: usize = line
+        .chars()
+        .take(position.column.saturating_sub(1))
+        .map(char::len_utf8)
+        .sum();
+    (line_start + column).min(text.len())
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Diagnostic for Failure {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.error.code()))
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help
+            .as_ref()
+            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.place
+            .as_ref()
+            .map(|place| &place.source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let place = self.place.as_ref()?;
+        Some(Box::new(std::iter::once(place.label.clone())))
+    }
+}

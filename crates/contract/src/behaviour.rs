@@ -80,11 +80,7 @@ impl Behaviours {
             Mutation::UserState => SideEffect::UserWrite,
             Mutation::Runtime => SideEffect::Runtime,
         };
-        let secrets = if self.secrets {
-            SideEffect::Secret
-        } else {
-            SideEffect::None
-        };
+        let secrets = if self.secrets { SideEffect::Secret } else { SideEffect::None };
         let trade = match self.trade {
             Trade::None => SideEffect::None,
             Trade::Paper => SideEffect::PaperTrade,

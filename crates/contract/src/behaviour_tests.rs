@@ -7,101 +7,44 @@ fn the_annotation_table_of_the_rfc() {
     let table = [
         ("Strict manifest inspection", NONE, "none", "none"),
         ("Explicit free cached public read", NONE, "none", "none"),
-        (
-            "Normal hosted API read",
-            Behaviours {
-                paid_upstream: true,
-                ..NONE
-            },
-            "none",
-            "api_cost",
-        ),
-        (
-            "Search-backed read",
-            Behaviours {
-                search: true,
-                ..NONE
-            },
-            "none",
-            "search_cost",
-        ),
+        ("Normal hosted API read", Behaviours { paid_upstream: true, ..NONE }, "none", "api_cost"),
+        ("Search-backed read", Behaviours { search: true, ..NONE }, "none", "search_cost"),
         (
             "Venue/provider-backed read",
-            Behaviours {
-                venue: true,
-                ..NONE
-            },
+            Behaviours { venue: true, ..NONE },
             "none",
             "venue_request_cost",
         ),
-        (
-            "LLM-backed read",
-            Behaviours { llm: true, ..NONE },
-            "none",
-            "llm_cost",
-        ),
-        (
-            "User-specific read",
-            Behaviours {
-                user_data: true,
-                ..NONE
-            },
-            "none",
-            "api_cost",
-        ),
+        ("LLM-backed read", Behaviours { llm: true, ..NONE }, "none", "llm_cost"),
+        ("User-specific read", Behaviours { user_data: true, ..NONE }, "none", "api_cost"),
         (
             "Saved object write",
-            Behaviours {
-                mutation: Mutation::UserState,
-                ..NONE
-            },
+            Behaviours { mutation: Mutation::UserState, ..NONE },
             "user_write",
             "none",
         ),
-        (
-            "Secret mutation",
-            Behaviours {
-                secrets: true,
-                ..NONE
-            },
-            "secret",
-            "none",
-        ),
+        ("Secret mutation", Behaviours { secrets: true, ..NONE }, "secret", "none"),
         (
             "Key/session mutation",
-            Behaviours {
-                mutation: Mutation::AuthTelemetry,
-                ..NONE
-            },
+            Behaviours { mutation: Mutation::AuthTelemetry, ..NONE },
             "auth_telemetry_write",
             "none",
         ),
         (
             "Runtime start/stop",
-            Behaviours {
-                mutation: Mutation::Runtime,
-                ..NONE
-            },
+            Behaviours { mutation: Mutation::Runtime, ..NONE },
             "runtime",
             "none",
         ),
         (
             "Paper trade",
-            Behaviours {
-                trade: Trade::Paper,
-                venue: true,
-                ..NONE
-            },
+            Behaviours { trade: Trade::Paper, venue: true, ..NONE },
             "paper_trade",
             "venue_request_cost",
         ),
         (
             "Live trade",
-            Behaviours {
-                trade: Trade::Live,
-                venue: true,
-                ..NONE
-            },
+            Behaviours { trade: Trade::Live, venue: true, ..NONE },
             "live_trade",
             "venue_request_cost",
         ),

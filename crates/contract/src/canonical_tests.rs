@@ -34,9 +34,7 @@ fn the_sort_order_of_rfc_8785_section_3_2_3() {
         "\u00f6": "Latin Small Letter O With Diaeresis"
     }"#;
     let form = canonical(&json::parse(sample.as_bytes()).unwrap()).unwrap();
-    let order = [
-        "Carriage", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew",
-    ];
+    let order = ["Carriage", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew"];
     let at: Vec<usize> = order.iter().map(|word| form.find(word).unwrap()).collect();
     assert!(at.is_sorted(), "{form}");
 }
@@ -71,11 +69,7 @@ fn the_numbers_of_rfc_8785_appendix_b() {
         (0x4314_3ff3_c1cb_0959, "1424953923781206.2"),
     ];
     for (bits, expected) in table {
-        assert_eq!(
-            written(&json!(f64::from_bits(bits))),
-            expected,
-            "{bits:016x}"
-        );
+        assert_eq!(written(&json!(f64::from_bits(bits))), expected, "{bits:016x}");
     }
 }
 
@@ -139,12 +133,9 @@ fn any_json() -> impl Strategy<Value = Value> {
 fn reversed(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(reversed).collect(),
-        Value::Object(map) => Value::Object(
-            map.iter()
-                .rev()
-                .map(|(k, v)| (k.clone(), reversed(v)))
-                .collect(),
-        ),
+        Value::Object(map) => {
+            Value::Object(map.iter().rev().map(|(k, v)| (k.clone(), reversed(v))).collect())
+        }
         other => other.clone(),
     }
 }

@@ -178,19 +178,13 @@ impl<I: JsonSchema, O: JsonSchema> Draft<I, O> {
 
     /// The resource path that serves it.
     pub fn http(mut self, method: HttpMethod, path: &str) -> Self {
-        self.http = Some(HttpBinding {
-            method,
-            path: path.to_owned(),
-        });
+        self.http = Some(HttpBinding { method, path: path.to_owned() });
         self
     }
 
     /// The SDK method that wraps it.
     pub fn sdk(mut self, package: &str, method: &str) -> Self {
-        self.sdk = Some(SdkBinding {
-            package: package.to_owned(),
-            method: method.to_owned(),
-        });
+        self.sdk = Some(SdkBinding { package: package.to_owned(), method: method.to_owned() });
         self
     }
 
@@ -223,18 +217,12 @@ impl<I: JsonSchema, O: JsonSchema> Draft<I, O> {
         let name = ToolName::parse(self.name)
             .map_err(|error| self.violation("name", Rule::of_name(&error), error.to_string()))?;
         let missing = |field, what: &str| {
-            self.violation(
-                field,
-                Rule::MissingField,
-                format!("{what} must be declared"),
-            )
+            self.violation(field, Rule::MissingField, format!("{what} must be declared"))
         };
-        let (side_effect, cost_effect) = self
-            .effects
-            .ok_or_else(|| missing("sideEffect", "the effects"))?;
-        let behaviours = self
-            .behaviours
-            .ok_or_else(|| missing("behaviours", "the nine behaviours"))?;
+        let (side_effect, cost_effect) =
+            self.effects.ok_or_else(|| missing("sideEffect", "the effects"))?;
+        let behaviours =
+            self.behaviours.ok_or_else(|| missing("behaviours", "the nine behaviours"))?;
         let risk: Result<Vec<Risk>, _> = self.risk.iter().map(|text| Risk::parse(text)).collect();
         let risk = risk.map_err(|error| self.violation("risk", Rule::Shape, error.to_string()))?;
         let tool = ContractTool {
@@ -242,9 +230,7 @@ impl<I: JsonSchema, O: JsonSchema> Draft<I, O> {
             stability: self.stability,
             auth_required: self.auth_required,
             permissions: self.permissions,
-            access: Access {
-                anonymous_allowed: self.anonymous,
-            },
+            access: Access { anonymous_allowed: self.anonymous },
             side_effect,
             cost_effect,
             risk,
@@ -263,19 +249,13 @@ impl<I: JsonSchema, O: JsonSchema> Draft<I, O> {
             },
             name,
             trace_events: TraceEvent::ALL.to_vec(),
-            replay: Replay {
-                replayable: self.replayable,
-                by: ReplayMatch::ToolAndInputHash,
-            },
+            replay: Replay { replayable: self.replayable, by: ReplayMatch::ToolAndInputHash },
             retry: self.retry,
             description: Some(self.description.to_owned()),
         };
         let declared = ToolDeclaration { tool, behaviours };
         invariant::check_declarations(std::slice::from_ref(&declared))?;
-        Ok(Declaration {
-            declared,
-            types: PhantomData,
-        })
+        Ok(Declaration { declared, types: PhantomData })
     }
 
     fn violation(&self, field: &str, rule: Rule, message: String) -> Violations {

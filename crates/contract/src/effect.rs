@@ -126,11 +126,7 @@ words! {
 impl Retry {
     /// What holds when a contract says nothing: reads may be repeated, effects may not.
     pub fn default_for(side_effect: SideEffect) -> Self {
-        if side_effect == SideEffect::None {
-            Self::Idempotent
-        } else {
-            Self::Never
-        }
+        if side_effect == SideEffect::None { Self::Idempotent } else { Self::Never }
     }
 }
 
@@ -141,11 +137,8 @@ pub struct Risk(String);
 
 impl Risk {
     /// A tool with one of these is never called.
-    pub const FORBIDDEN: [&'static str; 3] = [
-        "unguarded_live_trade",
-        "credential_exfiltration",
-        "unconfined_execution",
-    ];
+    pub const FORBIDDEN: [&'static str; 3] =
+        ["unguarded_live_trade", "credential_exfiltration", "unconfined_execution"];
 
     /// Reads a risk: one word of lower-case letters, digits and underscores.
     pub fn parse(text: &str) -> Result<Self, RiskError> {

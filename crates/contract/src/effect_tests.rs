@@ -21,16 +21,7 @@ fn side_effects_are_ranked_as_the_contract_says() {
 #[test]
 fn cost_effects_are_ranked_as_the_contract_says() {
     let words: Vec<&str> = CostEffect::ALL.iter().map(|e| e.as_str()).collect();
-    assert_eq!(
-        words,
-        [
-            "none",
-            "api_cost",
-            "search_cost",
-            "venue_request_cost",
-            "llm_cost"
-        ]
-    );
+    assert_eq!(words, ["none", "api_cost", "search_cost", "venue_request_cost", "llm_cost"]);
     assert!(CostEffect::ALL.is_sorted());
 }
 

@@ -27,11 +27,7 @@ fn a_run_streams_the_events_of_the_rfc_in_its_order() {
 fn a_manifest_names_the_three_events_of_the_seed() {
     assert_eq!(
         names(Event::manifest_name),
-        [
-            "tool.call.started",
-            "tool.call.completed",
-            "tool.call.failed"
-        ]
+        ["tool.call.started", "tool.call.completed", "tool.call.failed"]
     );
 }
 

@@ -96,9 +96,7 @@ fn read(text: &str, prefix: &str) -> Option<Uuid> {
     if digits.len() != 32 || !digits.bytes().all(is_hex) {
         return None;
     }
-    Uuid::try_parse(digits)
-        .ok()
-        .filter(|uuid| uuid.get_version_num() == 7)
+    Uuid::try_parse(digits).ok().filter(|uuid| uuid.get_version_num() == 7)
 }
 
 #[cfg(test)]

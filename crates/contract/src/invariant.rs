@@ -105,12 +105,7 @@ impl Violation {
         message: impl Into<String>,
     ) -> Self {
         let tool = Quoted::new(&tool.to_string()).as_str().to_owned();
-        Self {
-            tool,
-            field: field.into(),
-            rule,
-            message: message.into(),
-        }
+        Self { tool, field: field.into(), rule, message: message.into() }
     }
 
     /// The tool, or the place in the list where it has no name.
@@ -147,11 +142,7 @@ impl Violations {
     }
 
     fn unless_empty(violations: Vec<Violation>) -> Result<(), Self> {
-        if violations.is_empty() {
-            Ok(())
-        } else {
-            Err(Self(violations))
-        }
+        if violations.is_empty() { Ok(()) } else { Err(Self(violations)) }
     }
 }
 
@@ -166,9 +157,7 @@ impl fmt::Display for Violations {
         let count = self.0.len();
         let plural = if count == 1 { "" } else { "s" };
         write!(f, "the manifest breaks {count} rule{plural}")?;
-        self.0
-            .iter()
-            .try_for_each(|violation| write!(f, "\n  {violation}"))
+        self.0.iter().try_for_each(|violation| write!(f, "\n  {violation}"))
     }
 }
 
@@ -181,10 +170,7 @@ pub(crate) fn check_declarations(declarations: &[ToolDeclaration]) -> Result<(),
         check_tool(&declared.tool, &mut found);
         check_behaviours(&declared.tool, &declared.behaviours, &mut found);
     }
-    check_names(
-        declarations.iter().map(|declared| &declared.tool),
-        &mut found,
-    );
+    check_names(declarations.iter().map(|declared| &declared.tool), &mut found);
     Violations::unless_empty(found)
 }
 
@@ -204,20 +190,12 @@ pub(crate) fn read_manifest(bytes: &[u8]) -> Result<Vec<ContractTool>, Violation
             format!("must be `{SCHEMA_VERSION}`"),
         ));
     }
-    let mode = document
-        .get("mode")
-        .and_then(Value::as_str)
-        .and_then(ManifestMode::parse);
+    let mode = document.get("mode").and_then(Value::as_str).and_then(ManifestMode::parse);
     if mode.is_none() {
-        found.push(whole(
-            "mode",
-            Rule::Shape,
-            "must be `implemented` or `review`".to_owned(),
-        ));
+        found.push(whole("mode", Rule::Shape, "must be `implemented` or `review`".to_owned()));
     }
-    for key in document
-        .keys()
-        .filter(|key| !["schemaVersion", "mode", "tools"].contains(&key.as_str()))
+    for key in
+        document.keys().filter(|key| !["schemaVersion", "mode", "tools"].contains(&key.as_str()))
     {
         found.push(whole(
             Quoted::new(key).as_str(),
@@ -298,30 +276,19 @@ fn read_tool(index: usize, entry: Value, found: &mut Vec<Violation>) -> Option<C
         refuse("", Rule::Shape, "an entry is an object".to_owned());
         return None;
     };
-    for (field, _) in FIELDS
-        .iter()
-        .filter(|(field, required)| *required && !fields.contains_key(*field))
+    for (field, _) in
+        FIELDS.iter().filter(|(field, required)| *required && !fields.contains_key(*field))
     {
-        refuse(
-            field,
-            Rule::MissingField,
-            "is missing; every entry declares it".to_owned(),
-        );
+        refuse(field, Rule::MissingField, "is missing; every entry declares it".to_owned());
     }
-    if fields
-        .get("access")
-        .is_some_and(|access| access.get("anonymousAllowed").is_none())
-    {
+    if fields.get("access").is_some_and(|access| access.get("anonymousAllowed").is_none()) {
         refuse(
             "access.anonymousAllowed",
             Rule::MissingField,
             "is missing; every entry declares it".to_owned(),
         );
     }
-    for field in fields
-        .keys()
-        .filter(|field| !FIELDS.iter().any(|(known, _)| known == field))
-    {
+    for field in fields.keys().filter(|field| !FIELDS.iter().any(|(known, _)| known == field)) {
         let hint = nearest(field, FIELDS.iter().map(|(known, _)| *known))
             .map(|near| format!("; did you mean `{near}`?"))
             .unwrap_or_default();
@@ -331,11 +298,7 @@ fn read_tool(index: usize, entry: Value, found: &mut Vec<Violation>) -> Option<C
             format!("no contract has this field{hint}"),
         );
     }
-    if let Some(Err(error)) = fields
-        .get("name")
-        .and_then(Value::as_str)
-        .map(ToolName::parse)
-    {
+    if let Some(Err(error)) = fields.get("name").and_then(Value::as_str).map(ToolName::parse) {
         refuse("name", Rule::of_name(&error), error.to_string());
     }
     if found.len() > before {
@@ -345,12 +308,7 @@ fn read_tool(index: usize, entry: Value, found: &mut Vec<Violation>) -> Option<C
         Ok(tool) => Some(tool),
         Err(error) => {
             let message = Quoted::new(&error.inner().to_string()).as_str().to_owned();
-            found.push(Violation::new(
-                &label,
-                error.path().to_string(),
-                Rule::Shape,
-                message,
-            ));
+            found.push(Violation::new(&label, error.path().to_string(), Rule::Shape, message));
             None
         }
     }
@@ -447,29 +405,18 @@ fn check_tool(tool: &ContractTool, found: &mut Vec<Violation>) {
         );
     }
     if let Some(http) = &tool.http {
-        require(
-            http.path.starts_with('/'),
-            "http.path",
-            Rule::HttpPath,
-            "must start with `/`",
-        );
+        require(http.path.starts_with('/'), "http.path", Rule::HttpPath, "must start with `/`");
     }
     check_schemas(tool, found);
 }
 
 fn check_schemas(tool: &ContractTool, found: &mut Vec<Violation>) {
     let mut refuse = |field: &str, message: String| {
-        found.push(Violation::new(
-            &tool.name,
-            field,
-            Rule::UsableSchema,
-            message,
-        ));
+        found.push(Violation::new(&tool.name, field, Rule::UsableSchema, message));
     };
-    for (field, schema) in [
-        ("inputSchema", &tool.input_schema),
-        ("outputSchema", &tool.output_schema),
-    ] {
+    for (field, schema) in
+        [("inputSchema", &tool.input_schema), ("outputSchema", &tool.output_schema)]
+    {
         if let Some(Err(error)) = schema.as_ref().map(Schema::compile) {
             refuse(field, error.to_string());
         }
@@ -496,19 +443,13 @@ fn check_behaviours(tool: &ContractTool, behaviours: &Behaviours, found: &mut Ve
         tool.side_effect == side,
         "sideEffect",
         Rule::BehaviourSideEffect,
-        format!(
-            "is `{}`, but what the tool does makes it `{side}`",
-            tool.side_effect
-        ),
+        format!("is `{}`, but what the tool does makes it `{side}`", tool.side_effect),
     );
     require(
         tool.cost_effect == cost,
         "costEffect",
         Rule::BehaviourCostEffect,
-        format!(
-            "is `{}`, but what the tool does makes it `{cost}`",
-            tool.cost_effect
-        ),
+        format!("is `{}`, but what the tool does makes it `{cost}`", tool.cost_effect),
     );
     require(
         tool.needs(&Permission::USER_DATA) == behaviours.user_data,

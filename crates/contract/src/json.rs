@@ -80,7 +80,7 @@ impl JsonError {
         &self.pointer
     }
 
-    /// Line and column, where the error is about the text itself.
+    /// Line and column up to which the text was read; `None` for a value that had no text.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
@@ -129,13 +129,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
             position: Some(position_after(start)),
         }
     })?;
-    Reader {
-        text: text.as_bytes(),
-        offset: 0,
-        parser: LowLevelJsonParser::new(),
-        open: Vec::new(),
-    }
-    .read()
+    Reader { text: text.as_bytes(), offset: 0, parser: LowLevelJsonParser::new(), open: Vec::new() }
+        .read()
 }
 
 /// An array or object that is being read.
@@ -271,11 +266,8 @@ impl Reader<'_> {
     }
 
     fn error(&self, kind: JsonErrorKind) -> JsonError {
-        JsonError {
-            kind,
-            pointer: self.pointer(),
-            position: None,
-        }
+        let before = self.text.get(..self.offset).unwrap_or(self.text);
+        JsonError { kind, pointer: self.pointer(), position: Some(position_after(before)) }
     }
 
     fn syntax(&self, message: &str) -> JsonError {
@@ -351,18 +343,12 @@ pub fn check(value: &Value) -> Result<(), JsonError> {
 }
 
 fn check_below(value: &Value, pointer: &mut String, depth: usize) -> Result<(), JsonError> {
-    let refuse = |kind, pointer: &str| {
-        Err(JsonError {
-            kind,
-            pointer: pointer.to_owned(),
-            position: None,
-        })
-    };
+    let refuse =
+        |kind, pointer: &str| Err(JsonError { kind, pointer: pointer.to_owned(), position: None });
     match value {
-        Value::Number(number) if is_unsafe(number) => refuse(
-            JsonErrorKind::UnsafeInteger(number.to_string().into()),
-            pointer,
-        ),
+        Value::Number(number) if is_unsafe(number) => {
+            refuse(JsonErrorKind::UnsafeInteger(number.to_string().into()), pointer)
+        }
         Value::Array(_) | Value::Object(_) if depth >= MAX_DEPTH => {
             refuse(JsonErrorKind::TooDeep, pointer)
         }

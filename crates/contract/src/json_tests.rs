@@ -19,19 +19,13 @@ fn ordinary_json_is_read_as_usual() {
 
 #[test]
 fn a_repeated_key_is_refused_with_its_pointer() {
-    assert_eq!(
-        refused(r#"{"a":1,"a":2}"#),
-        ("duplicate_key", "/a".to_owned())
-    );
+    assert_eq!(refused(r#"{"a":1,"a":2}"#), ("duplicate_key", "/a".to_owned()));
     assert_eq!(
         refused(r#"{"x":[0,{"k~/":1,"k~/":1}]}"#),
         ("duplicate_key", "/x/1/k~0~1".to_owned())
     );
     // The same key written in another way is the same key.
-    assert_eq!(
-        refused(r#"{"a":1,"\u0061":2}"#),
-        ("duplicate_key", "/a".to_owned())
-    );
+    assert_eq!(refused(r#"{"a":1,"\u0061":2}"#), ("duplicate_key", "/a".to_owned()));
     // The same key in another object is not.
     assert!(parse(br#"[{"a":1},{"a":1}]"#).is_ok());
 }
@@ -117,17 +111,9 @@ fn text_that_is_not_utf8_is_refused_with_its_position() {
 #[test]
 fn check_refuses_in_a_value_what_parse_refuses_in_a_text() {
     assert!(check(&json!({"a": [9_007_199_254_740_991_i64, 0.5, "9007199254740993"]})).is_ok());
-    for bad in [
-        json!(9_007_199_254_740_992_i64),
-        json!(u64::MAX),
-        json!(i64::MIN),
-        json!(1e20),
-    ] {
+    for bad in [json!(9_007_199_254_740_992_i64), json!(u64::MAX), json!(i64::MIN), json!(1e20)] {
         let error = check(&json!({"a": [bad]})).unwrap_err();
-        assert_eq!(
-            (error.kind().as_str(), error.pointer()),
-            ("unsafe_integer", "/a/0")
-        );
+        assert_eq!((error.kind().as_str(), error.pointer()), ("unsafe_integer", "/a/0"));
     }
     let mut deep = json!(1);
     for _ in 0..=MAX_DEPTH {

@@ -168,8 +168,7 @@ impl ContractTool {
 
     /// May a call be repeated when its outcome is unknown?
     pub fn retry(&self) -> Retry {
-        self.retry
-            .unwrap_or_else(|| Retry::default_for(self.side_effect))
+        self.retry.unwrap_or_else(|| Retry::default_for(self.side_effect))
     }
 
     /// The declared risk that forbids every call, if there is one.
@@ -215,12 +214,7 @@ impl Manifest {
     ) -> Result<Self, Violations> {
         let declarations: Vec<ToolDeclaration> = declarations.into_iter().collect();
         invariant::check_declarations(&declarations)?;
-        Ok(Self::checked(
-            declarations
-                .into_iter()
-                .map(|declared| declared.tool)
-                .collect(),
-        ))
+        Ok(Self::checked(declarations.into_iter().map(|declared| declared.tool).collect()))
     }
 
     /// Reads and checks a manifest in its wire format.
@@ -229,11 +223,8 @@ impl Manifest {
     }
 
     fn checked(tools: Vec<ContractTool>) -> Self {
-        let by_name = tools
-            .iter()
-            .enumerate()
-            .map(|(index, tool)| (tool.name.clone(), index))
-            .collect();
+        let by_name =
+            tools.iter().enumerate().map(|(index, tool)| (tool.name.clone(), index)).collect();
         Self { tools, by_name }
     }
 
@@ -257,20 +248,13 @@ impl Manifest {
     /// The entry with this canonical name, whatever its status. Nothing but a canonical name
     /// resolves: no legacy name, no alias, no name of a compatibility inventory.
     pub fn resolve(&self, requested: &str) -> Result<&ContractTool, UnknownTool> {
-        let found = self
-            .by_name
-            .get(requested)
-            .and_then(|index| self.tools.get(*index));
+        let found = self.by_name.get(requested).and_then(|index| self.tools.get(*index));
         found.ok_or_else(|| UnknownTool::new(requested, self.suggestion(requested)))
     }
 
     /// The active tool that was probably meant.
     fn suggestion(&self, requested: &str) -> Option<ToolName> {
-        let active = || {
-            self.tools
-                .iter()
-                .filter(|tool| tool.status == Status::Implemented)
-        };
+        let active = || self.tools.iter().filter(|tool| tool.status == Status::Implemented);
         let renamed = successor(requested);
         let meant = |tool: &&ContractTool| {
             renamed == Some(tool.name.as_str())
@@ -280,9 +264,7 @@ impl Manifest {
             return Some(tool.name.clone());
         }
         let near = nearest(requested, active().map(|tool| tool.name.as_str()))?;
-        self.by_name
-            .get_key_value(near)
-            .map(|(name, _)| name.clone())
+        self.by_name.get_key_value(near).map(|(name, _)| name.clone())
     }
 }
 

@@ -26,33 +26,25 @@ pub const RESERVED_NAMES: [&str; 8] = [
 
 /// Names of an older inventory, and the canonical name that took their place. They are for advice
 /// only: nothing resolves through this list.
-const LEGACY_NAMES: [(&str, &str); 2] = [
-    ("get_world_state", "world.read"),
-    ("get_regime_history", "world.read"),
-];
+const LEGACY_NAMES: [(&str, &str); 2] =
+    [("get_world_state", "world.read"), ("get_regime_history", "world.read")];
 
 /// The canonical name that took the place of a legacy one.
 pub fn successor(legacy: &str) -> Option<&'static str> {
-    LEGACY_NAMES
-        .iter()
-        .find(|(old, _)| *old == legacy)
-        .map(|(_, new)| *new)
+    LEGACY_NAMES.iter().find(|(old, _)| *old == legacy).map(|(_, new)| *new)
 }
 
 /// Is `name` on the reserved list?
 pub fn is_reserved(name: &str) -> bool {
-    RESERVED_NAMES
-        .iter()
-        .any(|reserved| match reserved.strip_suffix(".*") {
-            Some(space) => name == space || is_below(name, space),
-            None => name == *reserved,
-        })
+    RESERVED_NAMES.iter().any(|reserved| match reserved.strip_suffix(".*") {
+        Some(space) => name == space || is_below(name, space),
+        None => name == *reserved,
+    })
 }
 
 /// Is `name` below the name space `space`, as `events.search` is below `events`?
 fn is_below(name: &str, space: &str) -> bool {
-    name.strip_prefix(space)
-        .is_some_and(|rest| rest.starts_with('.'))
+    name.strip_prefix(space).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// A canonical dotted tool name: two or more segments of `[a-z][a-z0-9_]*`, and not reserved.
@@ -111,9 +103,7 @@ pub(crate) fn is_dotted(text: &str) -> bool {
 /// One segment: `[a-z][a-z0-9_]*`.
 pub(crate) fn is_segment(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 impl fmt::Display for ToolName {

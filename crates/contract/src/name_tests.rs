@@ -4,13 +4,7 @@ use super::*;
 
 #[test]
 fn canonical_names_are_read() {
-    for name in [
-        "world.read",
-        "fs.read_text",
-        "a.b.c",
-        "x1.y_2",
-        "manifest.list",
-    ] {
+    for name in ["world.read", "fs.read_text", "a.b.c", "x1.y_2", "manifest.list"] {
         assert_eq!(ToolName::parse(name).unwrap().as_str(), name);
     }
 }
@@ -36,10 +30,7 @@ fn what_is_not_canonical_is_refused() {
         "a.é",
     ];
     for name in bad {
-        assert!(
-            matches!(ToolName::parse(name), Err(NameError::NotCanonical(_))),
-            "{name:?}"
-        );
+        assert!(matches!(ToolName::parse(name), Err(NameError::NotCanonical(_))), "{name:?}");
     }
 }
 
@@ -56,18 +47,10 @@ fn reserved_names_are_never_tool_names() {
         "get_world_state",
         "get_regime_history",
     ] {
-        assert!(
-            matches!(ToolName::parse(name), Err(NameError::Reserved(_))),
-            "{name}"
-        );
+        assert!(matches!(ToolName::parse(name), Err(NameError::Reserved(_))), "{name}");
     }
     // Near neighbours are ordinary names.
-    for name in [
-        "eventsx.search",
-        "market.related_markets",
-        "intents.create",
-        "auth.status2",
-    ] {
+    for name in ["eventsx.search", "market.related_markets", "intents.create", "auth.status2"] {
         assert!(ToolName::parse(name).is_ok(), "{name}");
     }
 }
@@ -76,10 +59,7 @@ fn reserved_names_are_never_tool_names() {
 fn a_name_has_a_greatest_length() {
     let longest = format!("a.{}", "b".repeat(MAX_NAME_LEN - 2));
     assert!(ToolName::parse(&longest).is_ok());
-    assert!(matches!(
-        ToolName::parse(&format!("{longest}b")),
-        Err(NameError::TooLong(_))
-    ));
+    assert!(matches!(ToolName::parse(&format!("{longest}b")), Err(NameError::TooLong(_))));
 }
 
 #[test]

@@ -28,38 +28,17 @@ fn fields_with_secret_names_lose_their_value_whatever_its_type() {
 #[test]
 fn keys_are_known_by_their_format() {
     for (key, placeholder) in [
-        (
-            format!("tg_key_{}", "0f".repeat(32)),
-            "[redacted:tollgate-key]",
-        ),
+        (format!("tg_key_{}", "0f".repeat(32)), "[redacted:tollgate-key]"),
         ("tg_tok_abcdef".to_owned(), "[redacted:tollgate-key]"),
-        (
-            format!("sk-ant-api03-{}", "aB3_".repeat(8)),
-            "[redacted:provider-key]",
-        ),
-        (
-            format!("sk-proj-{}", "aB3-".repeat(8)),
-            "[redacted:provider-key]",
-        ),
-        (
-            format!("ghp_{}", "a1B2".repeat(9)),
-            "[redacted:provider-key]",
-        ),
-        (
-            format!("github_pat_{}", "a1_".repeat(9)),
-            "[redacted:provider-key]",
-        ),
-        (
-            format!("AKIA{}", "A1B2".repeat(4)),
-            "[redacted:provider-key]",
-        ),
+        (format!("sk-ant-api03-{}", "aB3_".repeat(8)), "[redacted:provider-key]"),
+        (format!("sk-proj-{}", "aB3-".repeat(8)), "[redacted:provider-key]"),
+        (format!("ghp_{}", "a1B2".repeat(9)), "[redacted:provider-key]"),
+        (format!("github_pat_{}", "a1_".repeat(9)), "[redacted:provider-key]"),
+        (format!("AKIA{}", "A1B2".repeat(4)), "[redacted:provider-key]"),
         (format!("AIza{}", "a".repeat(35)), "[redacted:provider-key]"),
         (format!("xoxb-{}", "1234567890"), "[redacted:provider-key]"),
         (format!("hf_{}", "aB".repeat(17)), "[redacted:provider-key]"),
-        (
-            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl".to_owned(),
-            "[redacted:jwt]",
-        ),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl".to_owned(), "[redacted:jwt]"),
     ] {
         assert_eq!(
             redact_text(&format!("use {key}, please")),
@@ -99,10 +78,7 @@ fn pem_blocks_are_taken_out_also_when_they_are_cut_short() {
         redact_text(&format!("a {block} b {block} c")),
         "a [redacted:pem] b [redacted:pem] c"
     );
-    assert_eq!(
-        redact_text("x -----BEGIN PRIVATE KEY-----\nMIIE"),
-        "x [redacted:pem]"
-    );
+    assert_eq!(redact_text("x -----BEGIN PRIVATE KEY-----\nMIIE"), "x [redacted:pem]");
 }
 
 #[test]
@@ -113,43 +89,16 @@ fn credentials_in_headers_urls_and_assignments_are_taken_out() {
             "curl -H 'Authorization: Basic dXNlcjpwYXNz' http://x",
             "curl -H 'Authorization: [redacted:field]' http://x",
         ),
-        (
-            "Cookie: a=1; b=2\nHost: x",
-            "Cookie: [redacted:field]\nHost: x",
-        ),
-        (
-            "postgres://ann:p@ss:w0rd@db/x",
-            "postgres://ann:[redacted:url-password]@db/x",
-        ),
-        (
-            "https://x/y?api_key=abc&q=1",
-            "https://x/y?api_key=[redacted:field]&q=1",
-        ),
-        (
-            "export DB_PASSWORD='a b c' && run",
-            "export DB_PASSWORD='[redacted:field]' && run",
-        ),
-        (
-            r#"{"apiKey": "a\"b", "n": 1}"#,
-            r#"{"apiKey": "[redacted:field]", "n": 1}"#,
-        ),
-        (
-            r#"{\"password\":\"x y\",\"n\":1}"#,
-            r#"{\"password\":\"[redacted:field]\",\"n\":1}"#,
-        ),
-        (
-            "mysql --password hunter2 -u ann",
-            "mysql --password [redacted:field] -u ann",
-        ),
-        (
-            "mysql --password=hunter2",
-            "mysql --password=[redacted:field]",
-        ),
+        ("Cookie: a=1; b=2\nHost: x", "Cookie: [redacted:field]\nHost: x"),
+        ("postgres://ann:p@ss:w0rd@db/x", "postgres://ann:[redacted:url-password]@db/x"),
+        ("https://x/y?api_key=abc&q=1", "https://x/y?api_key=[redacted:field]&q=1"),
+        ("export DB_PASSWORD='a b c' && run", "export DB_PASSWORD='[redacted:field]' && run"),
+        (r#"{"apiKey": "a\"b", "n": 1}"#, r#"{"apiKey": "[redacted:field]", "n": 1}"#),
+        (r#"{\"password\":\"x y\",\"n\":1}"#, r#"{\"password\":\"[redacted:field]\",\"n\":1}"#),
+        ("mysql --password hunter2 -u ann", "mysql --password [redacted:field] -u ann"),
+        ("mysql --password=hunter2", "mysql --password=[redacted:field]"),
         ("note: password=x", "note: password=[redacted:field]"),
-        (
-            "env['API_KEY'] = 'abc'",
-            "env['API_KEY'] = '[redacted:field]'",
-        ),
+        ("env['API_KEY'] = 'abc'", "env['API_KEY'] = '[redacted:field]'"),
         ("secret => abc", "secret => [redacted:field]"),
         ("password=", "password="),
     ] {
@@ -160,10 +109,7 @@ fn credentials_in_headers_urls_and_assignments_are_taken_out() {
 
 #[test]
 fn keys_of_an_object_are_redacted_and_none_is_lost() {
-    let (a, b) = (
-        format!("ghp_{}", "a".repeat(36)),
-        format!("ghp_{}", "b".repeat(36)),
-    );
+    let (a, b) = (format!("ghp_{}", "a".repeat(36)), format!("ghp_{}", "b".repeat(36)));
     let value = json!({ &b: 2, "plain": 0, &a: 1 });
     let expected =
         json!({"plain": 0, "[redacted:provider-key]": 1, "[redacted:provider-key]#2": 2});

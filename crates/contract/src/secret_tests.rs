@@ -16,10 +16,7 @@ macro_rules! implements {
 
 #[test]
 fn a_secret_cannot_be_printed_serialised_copied_or_compared() {
-    assert!(
-        implements!(String: fmt::Display),
-        "the question itself must be able to say yes"
-    );
+    assert!(implements!(String: fmt::Display), "the question itself must be able to say yes");
     assert!(!implements!(Secret: fmt::Display));
     assert!(!implements!(Secret: serde::Serialize));
     assert!(!implements!(Secret: PartialEq<Secret>));
@@ -32,12 +29,7 @@ fn a_secret_cannot_be_printed_serialised_copied_or_compared() {
 #[test]
 fn debug_shows_nothing_of_it() {
     let secret = Secret::new("canary-in-the-mine".to_owned());
-    assert_eq!(
-        format!("{secret:?} {:#?}", Some(&secret))
-            .matches("canary")
-            .count(),
-        0
-    );
+    assert_eq!(format!("{secret:?} {:#?}", Some(&secret)).matches("canary").count(), 0);
 }
 
 #[test]

@@ -131,11 +131,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 /// `items` as a list for a sentence: `a, b, c`, or `nothing` when there is none.
 pub fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     let words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
-    if words.is_empty() {
-        "nothing".to_owned()
-    } else {
-        words.join(", ")
-    }
+    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
 #[cfg(test)]

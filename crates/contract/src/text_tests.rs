@@ -2,10 +2,7 @@ use super::*;
 
 #[test]
 fn quoting_escapes_what_a_terminal_would_act_on() {
-    assert_eq!(
-        Quoted::new("a\x1b[31mb\nc\u{202e}").to_string(),
-        "`a\\u{1b}[31mb\\nc\\u{202e}`"
-    );
+    assert_eq!(Quoted::new("a\x1b[31mb\nc\u{202e}").to_string(), "`a\\u{1b}[31mb\\nc\\u{202e}`");
 }
 
 #[test]

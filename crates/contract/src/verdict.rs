@@ -163,10 +163,7 @@ pub enum CallerFacts {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "each variant is documented by the step of the same name"
-)]
+#[expect(missing_docs, reason = "each variant is documented by the step of the same name")]
 pub enum Facts {
     Existence {
         requested: Quoted,
@@ -330,11 +327,7 @@ impl Explain {
     }
 
     fn push(&mut self, outcome: Outcome, layer: Option<Layer>, facts: Facts) {
-        self.0.push(StepRecord {
-            outcome,
-            layer,
-            facts,
-        });
+        self.0.push(StepRecord { outcome, layer, facts });
     }
 
     /// The steps, in order.
@@ -369,13 +362,7 @@ pub struct Verdict {
 impl Verdict {
     /// Yes.
     pub fn approve(explain: Explain) -> Self {
-        Self {
-            decision: Decision::Approve,
-            reason: None,
-            code: None,
-            explain,
-            hold: None,
-        }
+        Self { decision: Decision::Approve, reason: None, code: None, explain, hold: None }
     }
 
     /// No, because of `error`.
@@ -404,14 +391,9 @@ impl Verdict {
 /// The facts of a step as a sentence.
 fn because(record: &StepRecord) -> String {
     let refused = record.outcome == Outcome::Refuse;
-    let by = record
-        .layer
-        .map_or(String::new(), |layer| format!(" of the {layer} policy"));
+    let by = record.layer.map_or(String::new(), |layer| format!(" of the {layer} policy"));
     match &record.facts {
-        Facts::Existence {
-            requested,
-            did_you_mean: Some(name),
-        } if refused => {
+        Facts::Existence { requested, did_you_mean: Some(name) } if refused => {
             format!("no tool is called {requested}; `{name}` is")
         }
         Facts::Existence { requested, .. } if refused => format!("no tool is called {requested}"),
@@ -423,12 +405,9 @@ fn because(record: &StepRecord) -> String {
         Facts::AgentCallable { callable: false } => {
             "agents may not call it, and this is no agent".to_owned()
         }
-        Facts::Identity {
-            surface,
-            mode,
-            caller,
-            anonymous_allowed,
-        } => identity(*surface, *mode, caller, *anonymous_allowed, refused),
+        Facts::Identity { surface, mode, caller, anonymous_allowed } => {
+            identity(*surface, *mode, caller, *anonymous_allowed, refused)
+        }
         Facts::ForbiddenRisk { risk } if risk.is_empty() => "it declares no risk".to_owned(),
         Facts::ForbiddenRisk { risk } if refused => {
             format!("it declares {}, which forbids every call", list(risk))
@@ -436,65 +415,38 @@ fn because(record: &StepRecord) -> String {
         Facts::ForbiddenRisk { risk } => {
             format!("it declares {}, which forbids nothing", list(risk))
         }
-        Facts::Deny {
-            entry: Some(entry), ..
-        } => format!("`{entry}` is on the deny list{by}"),
+        Facts::Deny { entry: Some(entry), .. } => format!("`{entry}` is on the deny list{by}"),
         Facts::Deny { permissions, .. } => format!("no layer denies {}", needs(permissions)),
         Facts::Allow { missing, .. } if refused => {
             format!("the allow list{by} does not cover {}", list(missing))
         }
         Facts::Allow { lists, .. } if lists.is_empty() => "no layer has an allow list".to_owned(),
-        Facts::Allow {
-            permissions, lists, ..
-        } => {
-            format!(
-                "{} covered by the allow list of {}",
-                are(permissions),
-                list(lists)
-            )
+        Facts::Allow { permissions, lists, .. } => {
+            format!("{} covered by every allow list ({})", are(permissions), list(lists))
         }
-        Facts::MaxSideEffect {
-            side_effect,
-            ceilings,
-        } => ceiling("maxSideEffect", side_effect, ceilings, refused, &by),
-        Facts::MaxCostEffect {
-            cost_effect,
-            ceilings,
-        } => ceiling("maxCostEffect", cost_effect, ceilings, refused, &by),
-        Facts::UserData {
-            user_data: false, ..
-        } => "it reads no data of a user".to_owned(),
+        Facts::MaxSideEffect { side_effect, ceilings } => {
+            ceiling("maxSideEffect", side_effect, ceilings, refused, &by)
+        }
+        Facts::MaxCostEffect { cost_effect, ceilings } => {
+            ceiling("maxCostEffect", cost_effect, ceilings, refused, &by)
+        }
+        Facts::UserData { user_data: false, .. } => "it reads no data of a user".to_owned(),
         Facts::UserData { has_key: false, .. } => {
             "it reads data of a user, and no key was given".to_owned()
         }
-        Facts::UserData {
-            auth_required: false,
-            ..
-        } => "it reads data of a user, yet its contract requires no account".to_owned(),
+        Facts::UserData { auth_required: false, .. } => {
+            "it reads data of a user, yet its contract requires no account".to_owned()
+        }
         Facts::UserData { .. } => "it reads data of a user, and the caller has a key".to_owned(),
         Facts::Input { problems, .. } if refused => list(problems),
-        Facts::Input {
-            input_hash: Some(hash),
-            has_schema,
-            ..
-        } => {
-            let fits = if *has_schema {
-                "it fits the schema"
-            } else {
-                "the contract has no input schema"
-            };
+        Facts::Input { input_hash: Some(hash), has_schema, .. } => {
+            let fits =
+                if *has_schema { "it fits the schema" } else { "the contract has no input schema" };
             format!("{fits}; input hash {hash}")
         }
         Facts::Input { .. } => "it fits the schema".to_owned(),
-        Facts::TradeGuardrails {
-            violated: Some(guardrail),
-            problem,
-            ..
-        } => {
-            format!(
-                "`{guardrail}`{by} is violated: {}",
-                problem.as_deref().unwrap_or_default()
-            )
+        Facts::TradeGuardrails { violated: Some(guardrail), problem, .. } => {
+            format!("`{guardrail}`{by} is violated: {}", problem.as_deref().unwrap_or_default())
         }
         Facts::TradeGuardrails { checked, .. } if checked.is_empty() => {
             "no guardrail applies".to_owned()
@@ -508,11 +460,7 @@ fn because(record: &StepRecord) -> String {
 }
 
 fn needs(permissions: &[Permission]) -> String {
-    if permissions.is_empty() {
-        "it".to_owned()
-    } else {
-        list(permissions)
-    }
+    if permissions.is_empty() { "it".to_owned() } else { list(permissions) }
 }
 
 fn are(permissions: &[Permission]) -> String {
@@ -532,11 +480,7 @@ fn identity(
 ) -> String {
     match caller {
         CallerFacts::Key { name, scopes } if refused => {
-            format!(
-                "the key {} has the scopes {}, and not `call`",
-                Quoted::new(name),
-                list(scopes)
-            )
+            format!("the key {} has the scopes {}, and not `call`", Quoted::new(name), list(scopes))
         }
         CallerFacts::Key { name, .. } => format!("the key {} may call tools", Quoted::new(name)),
         CallerFacts::Invalid { .. } => "the key is not valid".to_owned(),
@@ -565,11 +509,7 @@ fn ceiling<E: fmt::Display>(
     refused: bool,
     by: &str,
 ) -> String {
-    let all = list(
-        ceilings
-            .iter()
-            .map(|ceiling| format!("{} {}", ceiling.layer, ceiling.max)),
-    );
+    let all = list(ceilings.iter().map(|ceiling| format!("{} {}", ceiling.layer, ceiling.max)));
     if refused {
         format!("{effect} is above {name}{by} ({all})")
     } else {

@@ -28,20 +28,10 @@ pub struct AskRule {
 impl AskRule {
     /// Does this entry want a person for this call?
     pub fn matches(&self, tool: &ContractTool, input: &Value) -> bool {
-        self.tool
-            .as_ref()
-            .is_none_or(|pattern| pattern.matches(&tool.name))
-            && self
-                .permission
-                .as_ref()
-                .is_none_or(|permission| tool.needs(permission))
-            && self
-                .side_effect
-                .is_none_or(|least| tool.side_effect >= least)
-            && self
-                .input
-                .as_ref()
-                .is_none_or(|condition| condition.holds(input))
+        self.tool.as_ref().is_none_or(|pattern| pattern.matches(&tool.name))
+            && self.permission.as_ref().is_none_or(|permission| tool.needs(permission))
+            && self.side_effect.is_none_or(|least| tool.side_effect >= least)
+            && self.input.as_ref().is_none_or(|condition| condition.holds(input))
     }
 }
 
@@ -59,25 +49,13 @@ impl TryFrom<RawAskRule> for AskRule {
     type Error = &'static str;
 
     fn try_from(raw: RawAskRule) -> Result<Self, Self::Error> {
-        let RawAskRule {
-            tool,
-            permission,
-            side_effect,
-            input,
-            reason,
-        } = raw;
+        let RawAskRule { tool, permission, side_effect, input, reason } = raw;
         if tool.is_none() && permission.is_none() && side_effect.is_none() && input.is_none() {
             return Err(
                 "an `ask` entry needs at least one of `tool`, `permission`, `sideEffect` and `input`",
             );
         }
-        Ok(Self {
-            tool,
-            permission,
-            side_effect,
-            input,
-            reason,
-        })
+        Ok(Self { tool, permission, side_effect, input, reason })
     }
 }
 
@@ -151,17 +129,9 @@ struct RawCondition {
     pointer: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exists: Option<bool>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "present"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     equals: Option<Value>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "present"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     not_equals: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     one_of: Option<Vec<Value>>,
@@ -218,10 +188,7 @@ impl TryFrom<RawCondition> for Condition {
 
 impl From<Condition> for RawCondition {
     fn from(condition: Condition) -> Self {
-        let mut raw = Self {
-            pointer: condition.pointer,
-            ..Self::default()
-        };
+        let mut raw = Self { pointer: condition.pointer, ..Self::default() };
         match condition.test {
             Test::Exists(wanted) => raw.exists = Some(wanted),
             Test::Equals(value) => raw.equals = Some(value),

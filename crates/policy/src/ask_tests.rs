@@ -41,10 +41,7 @@ fn what_cannot_be_told_holds() {
         json!({"pointer": "/number", "startsWith": "x"}),
         json!({"pointer": "/number", "contains": "x"}),
     ] {
-        assert!(
-            condition(test.clone()).holds(&json!({"text": "5", "number": 1})),
-            "{test}"
-        );
+        assert!(condition(test.clone()).holds(&json!({"text": "5", "number": 1})), "{test}");
     }
 }
 
@@ -57,10 +54,7 @@ fn a_condition_has_one_test_and_a_real_pointer() {
         json!({"pointer": "/a", "abov": 1}),
         json!({"above": 1}),
     ] {
-        assert!(
-            serde_json::from_value::<Condition>(bad.clone()).is_err(),
-            "{bad}"
-        );
+        assert!(serde_json::from_value::<Condition>(bad.clone()).is_err(), "{bad}");
     }
 }
 

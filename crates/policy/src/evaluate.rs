@@ -49,16 +49,12 @@ pub fn evaluate(request: &Request<'_>, input: &Value) -> Evaluation {
     let mut explain = Explain::new();
     let mut hash = None;
     match stages(request, input, &mut explain, &mut hash) {
-        Ok(true) => Evaluation {
-            verdict: Verdict::pending(explain),
-            error: None,
-            input_hash: hash,
-        },
-        Ok(false) => Evaluation {
-            verdict: Verdict::approve(explain),
-            error: None,
-            input_hash: hash,
-        },
+        Ok(true) => {
+            Evaluation { verdict: Verdict::pending(explain), error: None, input_hash: hash }
+        }
+        Ok(false) => {
+            Evaluation { verdict: Verdict::approve(explain), error: None, input_hash: hash }
+        }
         Err(error) => Evaluation {
             verdict: Verdict::deny(&error, explain),
             error: Some(error),
@@ -79,12 +75,7 @@ fn stages(
     let schema = match tool.input_schema.as_ref().map(Schema::compile).transpose() {
         Ok(schema) => schema,
         Err(error) => {
-            return Err(refuse_input(
-                tool,
-                vec![problem(error.to_string())],
-                true,
-                explain,
-            ));
+            return Err(refuse_input(tool, vec![problem(error.to_string())], true, explain));
         }
     };
     *hash = Some(check_input(tool, schema.as_ref(), input, explain)?);
@@ -115,30 +106,19 @@ fn existence<'a>(request: &Request<'a>, explain: &mut Explain) -> Result<&'a Con
     let requested = request.tool.into();
     match request.manifest.resolve(request.tool) {
         Ok(tool) => {
-            explain.pass(Facts::Existence {
-                requested,
-                did_you_mean: None,
-            });
+            explain.pass(Facts::Existence { requested, did_you_mean: None });
             Ok(tool)
         }
         Err(unknown) => {
             let did_you_mean = unknown.did_you_mean().cloned();
-            explain.refuse(
-                None,
-                Facts::Existence {
-                    requested,
-                    did_you_mean,
-                },
-            );
+            explain.refuse(None, Facts::Existence { requested, did_you_mean });
             Err(unknown.into())
         }
     }
 }
 
 fn status(tool: &ContractTool, explain: &mut Explain) -> Result<(), Error> {
-    let facts = Facts::Status {
-        status: tool.status,
-    };
+    let facts = Facts::Status { status: tool.status };
     if tool.status == Status::Implemented {
         explain.pass(facts);
         return Ok(());
@@ -152,9 +132,7 @@ fn agent_callable(
     caller: &Caller,
     explain: &mut Explain,
 ) -> Result<(), Error> {
-    let facts = Facts::AgentCallable {
-        callable: tool.agent.callable,
-    };
+    let facts = Facts::AgentCallable { callable: tool.agent.callable };
     if tool.agent.callable || caller.surface == Surface::Sdk {
         explain.pass(facts);
         return Ok(());
@@ -170,21 +148,14 @@ fn identity(tool: &ContractTool, caller: &Caller, explain: &mut Explain) -> Resu
                 .then(|| MissingApiKey::new(tool.name.clone()).into());
             (CallerFacts::Anonymous, refusal)
         }
-        Identity::Invalid(why) => (
-            CallerFacts::Invalid { why: *why },
-            Some(InvalidApiKey::new(*why).into()),
-        ),
+        Identity::Invalid(why) => {
+            (CallerFacts::Invalid { why: *why }, Some(InvalidApiKey::new(*why).into()))
+        }
         Identity::Key(key) => {
             let may_call = caller.mode != Mode::Live || key.scopes.contains(&KeyScope::Call);
             let refusal =
                 (!may_call).then(|| ScopeMissing::new(KeyScope::Call, key.scopes.clone()).into());
-            (
-                CallerFacts::Key {
-                    name: key.name.clone(),
-                    scopes: key.scopes.clone(),
-                },
-                refusal,
-            )
+            (CallerFacts::Key { name: key.name.clone(), scopes: key.scopes.clone() }, refusal)
         }
     };
     let facts = Facts::Identity {
@@ -208,18 +179,11 @@ fn identity(tool: &ContractTool, caller: &Caller, explain: &mut Explain) -> Resu
 fn forbidden_risk(tool: &ContractTool, explain: &mut Explain) -> Result<(), Error> {
     match tool.forbidden_risk() {
         None => {
-            explain.pass(Facts::ForbiddenRisk {
-                risk: tool.risk.clone(),
-            });
+            explain.pass(Facts::ForbiddenRisk { risk: tool.risk.clone() });
             Ok(())
         }
         Some(risk) => {
-            explain.refuse(
-                None,
-                Facts::ForbiddenRisk {
-                    risk: vec![risk.clone()],
-                },
-            );
+            explain.refuse(None, Facts::ForbiddenRisk { risk: vec![risk.clone()] });
             Err(ForbiddenRisk::new(tool.name.clone(), risk.clone()).into())
         }
     }
@@ -228,28 +192,16 @@ fn forbidden_risk(tool: &ContractTool, explain: &mut Explain) -> Result<(), Erro
 fn deny(tool: &ContractTool, layers: &Layers, explain: &mut Explain) -> Result<(), Error> {
     let permissions = tool.permissions.clone();
     let denied = layers.iter().find_map(|(layer, policy)| {
-        policy
-            .deny
-            .iter()
-            .find(|entry| entry.touches(tool))
-            .map(|entry| (layer, entry))
+        policy.deny.iter().find(|entry| entry.touches(tool)).map(|entry| (layer, entry))
     });
     match denied {
         None => {
-            explain.pass(Facts::Deny {
-                permissions,
-                entry: None,
-            });
+            explain.pass(Facts::Deny { permissions, entry: None });
             Ok(())
         }
         Some((layer, entry)) => {
-            explain.refuse(
-                Some(layer),
-                Facts::Deny {
-                    permissions,
-                    entry: Some(entry.to_string()),
-                },
-            );
+            explain
+                .refuse(Some(layer), Facts::Deny { permissions, entry: Some(entry.to_string()) });
             Err(PermissionDenied::new(tool.name.clone(), layer, entry.to_string()).into())
         }
     }
@@ -266,21 +218,10 @@ fn allow(tool: &ContractTool, layers: &Layers, explain: &mut Explain) -> Result<
         if missing.is_empty() {
             continue;
         }
-        explain.refuse(
-            Some(layer),
-            Facts::Allow {
-                permissions,
-                lists,
-                missing: missing.clone(),
-            },
-        );
+        explain.refuse(Some(layer), Facts::Allow { permissions, lists, missing: missing.clone() });
         return Err(PermissionNotGranted::new(tool.name.clone(), layer, missing).into());
     }
-    explain.pass(Facts::Allow {
-        permissions,
-        lists,
-        missing: Vec::new(),
-    });
+    explain.pass(Facts::Allow { permissions, lists, missing: Vec::new() });
     Ok(())
 }
 
@@ -291,14 +232,8 @@ fn max_side_effect(
 ) -> Result<(), Error> {
     let side_effect = tool.side_effect;
     let ceilings = layers.side_effect_ceilings();
-    let exceeded = ceilings
-        .iter()
-        .find(|ceiling| side_effect > ceiling.max)
-        .copied();
-    let facts = Facts::MaxSideEffect {
-        side_effect,
-        ceilings,
-    };
+    let exceeded = ceilings.iter().find(|ceiling| side_effect > ceiling.max).copied();
+    let facts = Facts::MaxSideEffect { side_effect, ceilings };
     match exceeded {
         None => {
             explain.pass(facts);
@@ -306,10 +241,8 @@ fn max_side_effect(
         }
         Some(ceiling) => {
             explain.refuse(Some(ceiling.layer), facts);
-            Err(
-                SideEffectExceeded::new(tool.name.clone(), side_effect, ceiling.max, ceiling.layer)
-                    .into(),
-            )
+            Err(SideEffectExceeded::new(tool.name.clone(), side_effect, ceiling.max, ceiling.layer)
+                .into())
         }
     }
 }
@@ -321,14 +254,8 @@ fn max_cost_effect(
 ) -> Result<(), Error> {
     let cost_effect = tool.cost_effect;
     let ceilings = layers.cost_effect_ceilings();
-    let exceeded = ceilings
-        .iter()
-        .find(|ceiling| cost_effect > ceiling.max)
-        .copied();
-    let facts = Facts::MaxCostEffect {
-        cost_effect,
-        ceilings,
-    };
+    let exceeded = ceilings.iter().find(|ceiling| cost_effect > ceiling.max).copied();
+    let facts = Facts::MaxCostEffect { cost_effect, ceilings };
     match exceeded {
         None => {
             explain.pass(facts);
@@ -336,10 +263,8 @@ fn max_cost_effect(
         }
         Some(ceiling) => {
             explain.refuse(Some(ceiling.layer), facts);
-            Err(
-                CostEffectExceeded::new(tool.name.clone(), cost_effect, ceiling.max, ceiling.layer)
-                    .into(),
-            )
+            Err(CostEffectExceeded::new(tool.name.clone(), cost_effect, ceiling.max, ceiling.layer)
+                .into())
         }
     }
 }
@@ -350,11 +275,7 @@ fn user_data(tool: &ContractTool, caller: &Caller, explain: &mut Explain) -> Res
     let user_data = tool.needs(&Permission::USER_DATA);
     let has_key = matches!(caller.identity, Identity::Key(_));
     let is_live = caller.mode == Mode::Live;
-    let facts = Facts::UserData {
-        user_data,
-        auth_required: tool.auth_required,
-        has_key,
-    };
+    let facts = Facts::UserData { user_data, auth_required: tool.auth_required, has_key };
     let refusal: Option<Error> = if user_data && is_live && !has_key {
         Some(MissingApiKey::new(tool.name.clone()).into())
     } else if user_data && !tool.auth_required {
@@ -392,28 +313,19 @@ pub fn check_input(
             return Err(refuse_input(tool, vec![found], has_schema, explain));
         }
     };
-    let mut problems = schema
-        .map(|schema| schema.problems(input))
-        .unwrap_or_default();
+    let mut problems = schema.map(|schema| schema.problems(input)).unwrap_or_default();
     if problems.is_empty() && !input.is_object() {
         problems.push(problem("an input is an object".to_owned()));
     }
     if !problems.is_empty() {
         return Err(refuse_input(tool, problems, has_schema, explain));
     }
-    explain.pass(Facts::Input {
-        input_hash: Some(hash),
-        has_schema,
-        problems,
-    });
+    explain.pass(Facts::Input { input_hash: Some(hash), has_schema, problems });
     Ok(hash)
 }
 
 fn problem(message: String) -> InputProblem {
-    InputProblem {
-        pointer: String::new(),
-        message,
-    }
+    InputProblem { pointer: String::new(), message }
 }
 
 fn refuse_input(
@@ -422,14 +334,7 @@ fn refuse_input(
     has_schema: bool,
     explain: &mut Explain,
 ) -> Error {
-    explain.refuse(
-        None,
-        Facts::Input {
-            input_hash: None,
-            has_schema,
-            problems: problems.clone(),
-        },
-    );
+    explain.refuse(None, Facts::Input { input_hash: None, has_schema, problems: problems.clone() });
     InvalidInput::new(tool.name.clone(), problems).into()
 }
 
@@ -442,11 +347,7 @@ pub fn check_trade(
 ) -> Result<(), Error> {
     let (checked, violated) = trade::check(tool, input, layers);
     let Some(violated) = violated else {
-        explain.pass(Facts::TradeGuardrails {
-            checked,
-            violated: None,
-            problem: None,
-        });
+        explain.pass(Facts::TradeGuardrails { checked, violated: None, problem: None });
         return Ok(());
     };
     let (guardrail, layer, problem) = (violated.guardrail, violated.layer, violated.problem);
@@ -468,21 +369,15 @@ pub fn check_approval(
     layers: &Layers,
     explain: &mut Explain,
 ) -> bool {
-    let matched: Vec<AskMatch> = layers
-        .iter()
-        .flat_map(|(layer, policy)| {
-            policy
-                .ask
-                .iter()
-                .enumerate()
-                .filter(|(_, rule)| rule.matches(tool, input))
-                .map(move |(index, rule)| AskMatch {
-                    layer,
-                    index,
-                    reason: rule.reason.clone(),
-                })
-        })
-        .collect();
+    let matched: Vec<AskMatch> =
+        layers
+            .iter()
+            .flat_map(|(layer, policy)| {
+                policy.ask.iter().enumerate().filter(|(_, rule)| rule.matches(tool, input)).map(
+                    move |(index, rule)| AskMatch { layer, index, reason: rule.reason.clone() },
+                )
+            })
+            .collect();
     let Some(first) = matched.first().map(|found| found.layer) else {
         explain.pass(Facts::Approval { matched });
         return false;

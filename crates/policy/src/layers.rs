@@ -67,9 +67,7 @@ impl Layers {
 
     /// Does every ceiling reach real money?
     pub(crate) fn opts_into_live_trade(&self) -> bool {
-        self.side_effect_ceilings()
-            .iter()
-            .all(|ceiling| ceiling.max >= SideEffect::LiveTrade)
+        self.side_effect_ceilings().iter().all(|ceiling| ceiling.max >= SideEffect::LiveTrade)
     }
 
     /// Is `tool` offered in tool lists: by default, or because a layer enables it by name?

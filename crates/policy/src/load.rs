@@ -116,18 +116,12 @@ impl PolicySet {
 
     /// The policy of this name: one of the file, or a built-in one.
     pub fn named(&self, name: &str) -> Option<Policy> {
-        self.policies
-            .get(name)
-            .cloned()
-            .or_else(|| Policy::built_in(name))
+        self.policies.get(name).cloned().or_else(|| Policy::built_in(name))
     }
 
     /// Every name that [`PolicySet::named`] knows.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.policies
-            .keys()
-            .map(String::as_str)
-            .chain(Policy::BUILT_IN)
+        self.policies.keys().map(String::as_str).chain(Policy::BUILT_IN)
     }
 }
 
@@ -141,10 +135,7 @@ fn is_one_policy(text: &str, format: Format) -> Result<bool, PolicyError> {
                 suggestion: None,
                 position: error.position(),
             })?;
-            value
-                .as_object()
-                .map(|map| map.keys().cloned().collect())
-                .unwrap_or_default()
+            value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
         }
         Format::Toml => {
             let table: toml::Table =
@@ -161,10 +152,7 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, format: Format) -> Result<T, P
             let mut reader = serde_json::Deserializer::from_str(text);
             serde_path_to_error::deserialize(&mut reader).map_err(|error| {
                 let inner = error.inner();
-                let position = Position {
-                    line: inner.line(),
-                    column: inner.column(),
-                };
+                let position = Position { line: inner.line(), column: inner.column() };
                 let message = inner.to_string();
                 let plain = message.split(" at line ").next().unwrap_or_default();
                 shape_error(&error.path().to_string(), plain, Some(position))
@@ -180,19 +168,10 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, format: Format) -> Result<T, P
 }
 
 fn toml_error(text: &str, path: &str, error: &toml::de::Error) -> PolicyError {
-    let position = error
-        .span()
-        .and_then(|span| text.get(..span.start))
-        .map(|before| Position {
-            line: before.matches('\n').count() + 1,
-            column: before
-                .rsplit('\n')
-                .next()
-                .unwrap_or_default()
-                .chars()
-                .count()
-                + 1,
-        });
+    let position = error.span().and_then(|span| text.get(..span.start)).map(|before| Position {
+        line: before.matches('\n').count() + 1,
+        column: before.rsplit('\n').next().unwrap_or_default().chars().count() + 1,
+    });
     shape_error(path, error.message(), position)
 }
 
@@ -206,17 +185,8 @@ fn shape_error(path: &str, message: &str, position: Option<Position>) -> PolicyE
         }
         _ => None,
     };
-    let field = if path == "." {
-        String::new()
-    } else {
-        path.to_owned()
-    };
-    PolicyError {
-        field,
-        message: message.into(),
-        suggestion,
-        position,
-    }
+    let field = if path == "." { String::new() } else { path.to_owned() };
+    PolicyError { field, message: message.into(), suggestion, position }
 }
 
 #[cfg(test)]

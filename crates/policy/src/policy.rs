@@ -80,16 +80,8 @@ impl Policy {
             return Some(Vec::new());
         }
         let covers = |wanted: &Permission| {
-            allow
-                .iter()
-                .any(|entry| matches!(entry, Selector::Permission(p) if p == wanted))
+            allow.iter().any(|entry| matches!(entry, Selector::Permission(p) if p == wanted))
         };
-        Some(
-            tool.permissions
-                .iter()
-                .filter(|wanted| !covers(wanted))
-                .cloned()
-                .collect(),
-        )
+        Some(tool.permissions.iter().filter(|wanted| !covers(wanted)).cloned().collect())
     }
 }

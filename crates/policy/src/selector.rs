@@ -21,15 +21,15 @@ impl Selector {
     /// Reads an entry.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix(TOOL) {
-            Some(pattern) => ToolPattern::parse(pattern)
-                .map(Self::Tool)
-                .map_err(|error| error.to_string()),
-            None => Permission::parse(text)
-                .map(Self::Permission)
-                .map_err(|error| match ToolPattern::parse(text) {
+            Some(pattern) => {
+                ToolPattern::parse(pattern).map(Self::Tool).map_err(|error| error.to_string())
+            }
+            None => Permission::parse(text).map(Self::Permission).map_err(|error| {
+                match ToolPattern::parse(text) {
                     Ok(pattern) => format!("{error}; to name tools, write `{TOOL}{pattern}`"),
                     Err(_) => error.to_string(),
-                }),
+                }
+            }),
         }
     }
 

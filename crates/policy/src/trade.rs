@@ -156,13 +156,7 @@ fn find_violation(
         .filter_map(|(layer, policy)| policy.trade.as_ref().map(|trade| (layer, trade)))
         .collect();
     let order = Order { input };
-    let violated = |guardrail, layer, problem: String| {
-        Some(Violated {
-            guardrail,
-            layer,
-            problem,
-        })
-    };
+    let violated = |guardrail, layer, problem: String| Some(Violated { guardrail, layer, problem });
 
     if tool.side_effect == SideEffect::LiveTrade {
         note(checked, Guardrail::Trade);
@@ -210,18 +204,12 @@ fn auto_execute_problem(
             "`autoExecute` needs a trade section that allows it, and no layer has one".to_owned(),
         ));
     }
-    let refusing = sections
-        .iter()
-        .find(|(_, trade)| trade.allow_auto_execute != Some(true));
+    let refusing = sections.iter().find(|(_, trade)| trade.allow_auto_execute != Some(true));
     if let Some((layer, _)) = refusing {
         return Some((Some(*layer), "`autoExecute` is not allowed".to_owned()));
     }
-    (!layers.opts_into_live_trade()).then(|| {
-        (
-            None,
-            "`autoExecute` needs every layer to let `live_trade` through".to_owned(),
-        )
-    })
+    (!layers.opts_into_live_trade())
+        .then(|| (None, "`autoExecute` needs every layer to let `live_trade` through".to_owned()))
 }
 
 /// What a call is to the guardrails.
@@ -244,11 +232,7 @@ impl Kind {
         }
         let trades = tool.side_effect >= SideEffect::PaperTrade
             || (tool.side_effect >= SideEffect::UserWrite && tool.needs(&Permission::TRADE));
-        trades.then_some(if name.ends_with(".cancel") {
-            Self::Cancellation
-        } else {
-            Self::Order
-        })
+        trades.then_some(if name.ends_with(".cancel") { Self::Cancellation } else { Self::Order })
     }
 }
 
@@ -259,61 +243,33 @@ fn tests(kind: Kind, trade: &TradeGuardrails) -> Vec<(Guardrail, Test)> {
     let is_order = kind == Kind::Order;
     let is_trade = kind != Kind::RuntimeStart;
     let all: [(bool, Guardrail, Test); 11] = [
-        (
-            is_order && trade.allowed_venues.is_some(),
-            Guardrail::AllowedVenues,
-            allowed_venues,
-        ),
-        (
-            is_order && trade.allowed_tickers.is_some(),
-            Guardrail::AllowedTickers,
-            allowed_tickers,
-        ),
+        (is_order && trade.allowed_venues.is_some(), Guardrail::AllowedVenues, allowed_venues),
+        (is_order && trade.allowed_tickers.is_some(), Guardrail::AllowedTickers, allowed_tickers),
         (
             is_order && trade.max_order_cost_cents.is_some(),
             Guardrail::MaxOrderCostCents,
             max_order_cost,
         ),
-        (
-            is_order && trade.max_quantity.is_some(),
-            Guardrail::MaxQuantity,
-            max_quantity,
-        ),
+        (is_order && trade.max_quantity.is_some(), Guardrail::MaxQuantity, max_quantity),
         (
             is_order && trade.require_limit_price == Some(true),
             Guardrail::RequireLimitPrice,
             require_limit_price,
         ),
-        (
-            kind == Kind::RuntimeStart,
-            Guardrail::AllowRuntimeStart,
-            allow_runtime_start,
-        ),
-        (
-            is_order && trade.dry_run_only == Some(true),
-            Guardrail::DryRunOnly,
-            dry_run_only,
-        ),
+        (kind == Kind::RuntimeStart, Guardrail::AllowRuntimeStart, allow_runtime_start),
+        (is_order && trade.dry_run_only == Some(true), Guardrail::DryRunOnly, dry_run_only),
         (
             is_order && trade.require_jurisdiction == Some(true),
             Guardrail::RequireJurisdiction,
             require_jurisdiction,
         ),
-        (
-            is_trade && trade.jurisdiction.is_some(),
-            Guardrail::Jurisdiction,
-            jurisdiction,
-        ),
+        (is_trade && trade.jurisdiction.is_some(), Guardrail::Jurisdiction, jurisdiction),
         (
             is_order && trade.blocked_jurisdictions.is_some(),
             Guardrail::BlockedJurisdictions,
             blocked_jurisdictions,
         ),
-        (
-            is_order && trade.confirm_token.is_some(),
-            Guardrail::ConfirmToken,
-            confirm_token,
-        ),
+        (is_order && trade.confirm_token.is_some(), Guardrail::ConfirmToken, confirm_token),
     ];
     all.into_iter()
         .filter(|(applies, ..)| *applies)
@@ -338,13 +294,8 @@ impl<'a> Order<'a> {
 
     fn text(&self, names: &[&str], what: &str) -> Result<&'a str, String> {
         match self.get(names) {
-            None => Err(format!(
-                "the input does not say {what} (`{}`)",
-                names.join("` or `")
-            )),
-            Some((name, value)) => value
-                .as_str()
-                .ok_or_else(|| format!("`{name}` is not a text")),
+            None => Err(format!("the input does not say {what} (`{}`)", names.join("` or `"))),
+            Some((name, value)) => value.as_str().ok_or_else(|| format!("`{name}` is not a text")),
         }
     }
 
@@ -365,9 +316,9 @@ impl<'a> Order<'a> {
 
     fn limit_price(&self) -> Result<Option<u64>, String> {
         match self.whole(&["limitPrice", "maxPrice"])? {
-            Some(price) if !(1..=99).contains(&price) => Err(format!(
-                "a limit price of {price} cents is not between 1 and 99"
-            )),
+            Some(price) if !(1..=99).contains(&price) => {
+                Err(format!("a limit price of {price} cents is not between 1 and 99"))
+            }
             price => Ok(price),
         }
     }
@@ -377,8 +328,7 @@ impl<'a> Order<'a> {
         let quantity = self.quantity()?;
         let price = match (
             self.limit_price()?,
-            self.get(&["action"])
-                .and_then(|(_, action)| action.as_str()),
+            self.get(&["action"]).and_then(|(_, action)| action.as_str()),
         ) {
             (None, _) => WORST_PRICE_CENTS,
             (Some(price), Some("buy")) => price,
@@ -389,8 +339,7 @@ impl<'a> Order<'a> {
 
     /// Anything but a plain false, or silence, wants it.
     fn wants_auto_execute(&self) -> bool {
-        self.get(&["autoExecute"])
-            .is_some_and(|(_, value)| *value != Value::Bool(false))
+        self.get(&["autoExecute"]).is_some_and(|(_, value)| *value != Value::Bool(false))
     }
 
     /// What the input and the layers say about where the order is from.
@@ -398,15 +347,9 @@ impl<'a> Order<'a> {
     where
         'a: 'b,
     {
-        let said = self
-            .get(&["jurisdiction"])
-            .and_then(|(_, value)| value.as_str());
+        let said = self.get(&["jurisdiction"]).and_then(|(_, value)| value.as_str());
         said.into_iter()
-            .chain(
-                sections
-                    .iter()
-                    .filter_map(|(_, trade)| trade.jurisdiction.as_deref()),
-            )
+            .chain(sections.iter().filter_map(|(_, trade)| trade.jurisdiction.as_deref()))
             .collect()
     }
 }
@@ -418,18 +361,12 @@ fn allowed_venues(
     _: &ContractTool,
 ) -> Result<(), String> {
     let venue = order.text(&["venue"], "the venue")?;
-    let allowed = trade
-        .allowed_venues
-        .iter()
-        .flatten()
-        .any(|name| name.eq_ignore_ascii_case(venue));
+    let allowed =
+        trade.allowed_venues.iter().flatten().any(|name| name.eq_ignore_ascii_case(venue));
     if allowed {
         Ok(())
     } else {
-        Err(format!(
-            "the venue {} is not on the list",
-            Quoted::new(venue)
-        ))
+        Err(format!("the venue {} is not on the list", Quoted::new(venue)))
     }
 }
 
@@ -446,19 +383,9 @@ fn allowed_tickers(
         let Some((_, value)) = order.get(&[name]) else {
             continue;
         };
-        let ticker = value
-            .as_str()
-            .ok_or_else(|| format!("`{name}` is not a text"))?;
-        if !trade
-            .allowed_tickers
-            .iter()
-            .flatten()
-            .any(|pattern| ticker_matches(pattern, ticker))
-        {
-            return Err(format!(
-                "the ticker {} is not on the list",
-                Quoted::new(ticker)
-            ));
+        let ticker = value.as_str().ok_or_else(|| format!("`{name}` is not a text"))?;
+        if !trade.allowed_tickers.iter().flatten().any(|pattern| ticker_matches(pattern, ticker)) {
+            return Err(format!("the ticker {} is not on the list", Quoted::new(ticker)));
         }
     }
     Ok(())
@@ -466,9 +393,9 @@ fn allowed_tickers(
 
 fn ticker_matches(pattern: &str, ticker: &str) -> bool {
     match pattern.strip_suffix('*') {
-        Some(start) => ticker
-            .get(..start.len())
-            .is_some_and(|head| head.eq_ignore_ascii_case(start)),
+        Some(start) => {
+            ticker.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+        }
         None => pattern.eq_ignore_ascii_case(ticker),
     }
 }
@@ -484,9 +411,7 @@ fn max_order_cost(
     if cost <= most {
         Ok(())
     } else {
-        Err(format!(
-            "the order can cost {cost} cents, and {most} is the most"
-        ))
+        Err(format!("the order can cost {cost} cents, and {most} is the most"))
     }
 }
 
@@ -501,9 +426,7 @@ fn max_quantity(
     if quantity <= most {
         Ok(())
     } else {
-        Err(format!(
-            "the order is for {quantity} contracts, and {most} is the most"
-        ))
+        Err(format!("the order is for {quantity} contracts, and {most} is the most"))
     }
 }
 
@@ -538,9 +461,7 @@ fn dry_run_only(
     _: &[&str],
     tool: &ContractTool,
 ) -> Result<(), String> {
-    let is_dry = order
-        .get(&["dryRun"])
-        .is_some_and(|(_, value)| *value == Value::Bool(true));
+    let is_dry = order.get(&["dryRun"]).is_some_and(|(_, value)| *value == Value::Bool(true));
     if is_dry || tool.side_effect != SideEffect::LiveTrade {
         Ok(())
     } else {
@@ -570,10 +491,7 @@ fn jurisdiction(
 ) -> Result<(), String> {
     order.jurisdiction_is_text()?;
     let declared = trade.jurisdiction.as_deref().unwrap_or_default();
-    match order
-        .get(&["jurisdiction"])
-        .and_then(|(_, value)| value.as_str())
-    {
+    match order.get(&["jurisdiction"]).and_then(|(_, value)| value.as_str()) {
         Some(said) if !said.eq_ignore_ascii_case(declared) => Err(format!(
             "the order says {}, and the policy says {}",
             Quoted::new(said),
@@ -592,21 +510,14 @@ fn blocked_jurisdictions(
     order.jurisdiction_is_text()?;
     if known.is_empty() {
         return Err(
-            "the jurisdiction is not known, so it may be a blocked one (`jurisdiction`)".to_owned(),
+            "the jurisdiction is not known, so it may be a blocked one (`jurisdiction`)".to_owned()
         );
     }
     let blocked = known.iter().find(|place| {
-        trade
-            .blocked_jurisdictions
-            .iter()
-            .flatten()
-            .any(|block| lies_in(place, block))
+        trade.blocked_jurisdictions.iter().flatten().any(|block| lies_in(place, block))
     });
     match blocked {
-        Some(place) => Err(format!(
-            "the jurisdiction {} is blocked",
-            Quoted::new(place)
-        )),
+        Some(place) => Err(format!("the jurisdiction {} is blocked", Quoted::new(place))),
         None => Ok(()),
     }
 }
@@ -624,14 +535,8 @@ impl Order<'_> {
 
 /// Is `place` the region `block` or a part of it, as `US-NY` is of `US`?
 fn lies_in(place: &str, block: &str) -> bool {
-    let (place, block) = (
-        place.trim().to_ascii_lowercase(),
-        block.trim().to_ascii_lowercase(),
-    );
-    place == block
-        || place
-            .strip_prefix(&block)
-            .is_some_and(|rest| rest.starts_with('-'))
+    let (place, block) = (place.trim().to_ascii_lowercase(), block.trim().to_ascii_lowercase());
+    place == block || place.strip_prefix(&block).is_some_and(|rest| rest.starts_with('-'))
 }
 
 fn confirm_token(
@@ -640,9 +545,7 @@ fn confirm_token(
     _: &[&str],
     _: &ContractTool,
 ) -> Result<(), String> {
-    let word = order
-        .get(&["confirm"])
-        .and_then(|(_, value)| value.as_str());
+    let word = order.get(&["confirm"]).and_then(|(_, value)| value.as_str());
     let confirmed = match (&trade.confirm_token, word) {
         (Some(token), Some(word)) => token.matches(word),
         _ => false,

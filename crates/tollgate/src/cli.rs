@@ -75,9 +75,7 @@ impl Command {
             Self::Tools(_) => "tools",
             Self::Explain(_) => "explain",
             Self::Describe(_) => "describe",
-            Self::Policy {
-                command: PolicyCommand::Check(_),
-            } => "policy check",
+            Self::Policy { command: PolicyCommand::Check(_) } => "policy check",
             Self::Hash(_) => "hash",
             Self::Redact(_) => "redact",
         }

@@ -5,6 +5,7 @@
 //! output and errors on the standard error.
 
 use std::{
+    borrow::Cow,
     fmt,
     io::{self, IsTerminal, Write},
 };
@@ -18,6 +19,7 @@ use tollgate_contract::{
     Error, ErrorCode, Violations,
     error::{InvalidRequest, NotFound, PayloadTooLarge},
     json::{JsonError, Position},
+    redact::redact_text,
     text::nearest,
 };
 use tollgate_policy::PolicyError;
@@ -50,11 +52,7 @@ impl Output {
     /// Writes bytes as they are, with a line end only where a person reads them.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Exit {
         let exit = write_out(bytes);
-        if io::stdout().is_terminal() {
-            write_out(b"\n")
-        } else {
-            exit
-        }
+        if io::stdout().is_terminal() { write_out(b"\n") } else { exit }
     }
 
     /// Does the command write an envelope?
@@ -87,9 +85,7 @@ fn write_out(bytes: &[u8]) -> Exit {
         Ok(()) => Exit::Ok,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(error) => {
-            write_err(&format!(
-                "error: cannot write to the standard output: {error}\n"
-            ));
+            write_err(&format!("error: cannot write to the standard output: {error}\n"));
             Exit::Failed
         }
     }
@@ -114,20 +110,11 @@ pub(crate) fn usage_error(error: &clap::Error) -> Exit {
         };
     }
     // The command line could not be parsed, so whether JSON was asked for is read from it directly.
-    let wants_json = std::env::args_os()
-        .take_while(|arg| arg != "--")
-        .any(|arg| arg == "--json");
+    let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if wants_json {
         let text = error.render().to_string();
-        let message = text
-            .trim_start_matches("error: ")
-            .lines()
-            .next()
-            .unwrap_or_default();
-        let failure = Failure {
-            exit: Exit::Usage,
-            ..Failure::bad_input(message.to_owned())
-        };
+        let message = text.trim_start_matches("error: ").lines().next().unwrap_or_default();
+        let failure = Failure { exit: Exit::Usage, ..Failure::bad_input(message.to_owned()) };
         Output::new(true, "tollgate").failure(&failure);
     } else {
         let _ = error.print();
@@ -162,12 +149,7 @@ impl Failure {
             }
             _ => Exit::Failed,
         };
-        Self {
-            error,
-            exit,
-            help: None,
-            place: None,
-        }
+        Self { error, exit, help: None, place: None }
     }
 
     /// A file or text that cannot be used.
@@ -177,10 +159,7 @@ impl Failure {
 
     /// A command line that parses but makes no sense.
     pub(crate) fn usage(problem: String) -> Self {
-        Self {
-            exit: Exit::Usage,
-            ..Self::bad_input(problem)
-        }
+        Self { exit: Exit::Usage, ..Self::bad_input(problem) }
     }
 
     /// A file that cannot be read.
@@ -200,10 +179,7 @@ impl Failure {
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         let near = nearest(word, known).map(|near| format!("did you mean `{near}`?"));
-        Self {
-            help: near,
-            ..Self::new(NotFound::new(what, word))
-        }
+        Self { help: near, ..Self::new(NotFound::new(what, word)) }
     }
 
     /// A manifest that breaks its rules.
@@ -214,20 +190,13 @@ impl Failure {
     /// JSON that is not accepted.
     pub(crate) fn json(name: &str, text: &[u8], error: &JsonError) -> Self {
         let failure = Self::bad_input(format!("{name}: {error}"));
-        failure.at(
-            name,
-            &String::from_utf8_lossy(text),
-            error.position(),
-            "here",
-        )
+        failure.at(name, &String::from_utf8_lossy(text), error.position(), "here")
     }
 
     /// A policy file that does not load.
     pub(crate) fn policy(name: &str, text: &str, error: &PolicyError) -> Self {
         let mut failure = Self::bad_input(format!("{name}: {error}"));
-        failure.help = error
-            .suggestion()
-            .map(|word| format!("did you mean `{word}`?"));
+        failure.help = error.suggestion().map(|word| format!("did you mean `{word}`?"));
         failure.at(name, text, error.position(), "here")
     }
 
@@ -239,6 +208,8 @@ impl Failure {
 
     /// Points to a place in a text.
     fn at(mut self, name: &str, text: &str, position: Option<Position>, label: &str) -> Self {
+        // A text that holds a secret is not repeated, not even on the terminal: logs keep what it shows.
+        let position = position.filter(|_| matches!(redact_text(text), Cow::Borrowed(_)));
         self.place = position.map(|position| {
             Box::new(Place {
                 source: NamedSource::new(name.trim_matches('`'), text.to_owned()),
@@ -255,9 +226,7 @@ impl Failure {
         } else {
             GraphicalTheme::unicode_nocolor()
         };
-        let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
-            .with_links(false);
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false);
         let mut text = String::new();
         match handler.render_report(&mut text, self) {
             Ok(()) => text,
@@ -268,17 +237,11 @@ impl Failure {
 
 /// Where a line and column stand in a text, in bytes.
 fn offset(text: &str, position: Position) -> usize {
-    let line_start: usize = text
-        .split_inclusive('\n')
-        .take(position.line.saturating_sub(1))
-        .map(str::len)
-        .sum();
+    let line_start: usize =
+        text.split_inclusive('\n').take(position.line.saturating_sub(1)).map(str::len).sum();
     let line = text.get(line_start..).unwrap_or_default();
-    let column: usize = line
-        .chars()
-        .take(position.column.saturating_sub(1))
-        .map(char::len_utf8)
-        .sum();
+    let column: usize =
+        line.chars().take(position.column.saturating_sub(1)).map(char::len_utf8).sum();
     (line_start + column).min(text.len())
 }
 
@@ -296,15 +259,11 @@ impl Diagnostic for Failure {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.help
-            .as_ref()
-            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place
-            .as_ref()
-            .map(|place| &place.source as &dyn SourceCode)
+        self.place.as_ref().map(|place| &place.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {

@@ -17,23 +17,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let unreadable = |error: io::Error| Failure::unreadable(&name, &error);
     let mut bytes = Vec::new();
     if is_stdin(path) {
-        io::stdin()
-            .lock()
-            .take(LARGEST + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
+        io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     } else {
         let file = File::open(path).map_err(unreadable)?;
-        file.take(LARGEST + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
+        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     }
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    if length > LARGEST {
-        Err(Failure::too_large(LARGEST))
-    } else {
-        Ok(bytes)
-    }
+    if length > LARGEST { Err(Failure::too_large(LARGEST)) } else { Ok(bytes) }
 }
 
 /// Reads a file or the standard input as text.
@@ -44,11 +34,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 
 /// How the place that a text came from is named in messages.
 pub(crate) fn name(path: &Path) -> String {
-    if is_stdin(path) {
-        "the standard input".to_owned()
-    } else {
-        format!("`{}`", path.display())
-    }
+    if is_stdin(path) { "the standard input".to_owned() } else { format!("`{}`", path.display()) }
 }
 
 /// Does `path` mean the standard input?

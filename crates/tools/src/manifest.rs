@@ -35,34 +35,28 @@ pub struct Entry<'a> {
 
 /// Declares `manifest.list`.
 pub fn list_declaration() -> Result<Declaration<ListInput, ManifestDocument<'static>>, Violations> {
-    Declaration::new(
-        "manifest.list",
-        "The contracts of all tools that can be called.",
-    )
-    .stability(Stability::Stable)
-    .anonymous()
-    .permissions([Permission::READ_PUBLIC])
-    .behaviours(Behaviours::NONE)
-    .effects(SideEffect::None, CostEffect::None)
-    .http(HttpMethod::Get, "/api/contracts/tools")
-    .sdk("tollgate", "gate.manifest.list()")
-    .build()
+    Declaration::new("manifest.list", "The contracts of all tools that can be called.")
+        .stability(Stability::Stable)
+        .anonymous()
+        .permissions([Permission::READ_PUBLIC])
+        .behaviours(Behaviours::NONE)
+        .effects(SideEffect::None, CostEffect::None)
+        .http(HttpMethod::Get, "/api/contracts/tools")
+        .sdk("tollgate", "gate.manifest.list()")
+        .build()
 }
 
 /// Declares `manifest.get`.
 pub fn get_declaration() -> Result<Declaration<GetInput, Entry<'static>>, Violations> {
-    Declaration::new(
-        "manifest.get",
-        "The contract of one tool, by its canonical name.",
-    )
-    .stability(Stability::Stable)
-    .anonymous()
-    .permissions([Permission::READ_PUBLIC])
-    .behaviours(Behaviours::NONE)
-    .effects(SideEffect::None, CostEffect::None)
-    .http(HttpMethod::Get, "/api/contracts/tools/{name}")
-    .sdk("tollgate", "gate.manifest.get(name)")
-    .build()
+    Declaration::new("manifest.get", "The contract of one tool, by its canonical name.")
+        .stability(Stability::Stable)
+        .anonymous()
+        .permissions([Permission::READ_PUBLIC])
+        .behaviours(Behaviours::NONE)
+        .effects(SideEffect::None, CostEffect::None)
+        .http(HttpMethod::Get, "/api/contracts/tools/{name}")
+        .sdk("tollgate", "gate.manifest.get(name)")
+        .build()
 }
 
 /// Does the work of `manifest.list`.
@@ -72,9 +66,7 @@ pub fn list<'a>(manifest: &'a Manifest, input: &ListInput) -> ManifestDocument<'
 
 /// Does the work of `manifest.get`.
 pub fn get<'a>(manifest: &'a Manifest, input: &GetInput) -> Result<Entry<'a>, Error> {
-    Ok(Entry {
-        tool: manifest.resolve(&input.name)?,
-    })
+    Ok(Entry { tool: manifest.resolve(&input.name)? })
 }
 
 #[cfg(test)]
@@ -88,41 +80,19 @@ mod tests {
     fn what_the_tools_give_fits_what_they_declare() {
         let manifest = crate::built_in().unwrap();
         let output_of = |name: &str| {
-            Schema::compile(
-                manifest
-                    .resolve(name)
-                    .unwrap()
-                    .output_schema
-                    .as_ref()
-                    .unwrap(),
-            )
-            .unwrap()
+            Schema::compile(manifest.resolve(name).unwrap().output_schema.as_ref().unwrap())
+                .unwrap()
         };
         let listed = serde_json::to_value(list(&manifest, &ListInput::default())).unwrap();
         assert_eq!(output_of("manifest.list").problems(&listed), []);
-        let entry = get(
-            &manifest,
-            &GetInput {
-                name: "system.time".to_owned(),
-            },
-        )
-        .unwrap();
-        assert_eq!(
-            output_of("manifest.get").problems(&serde_json::to_value(entry).unwrap()),
-            []
-        );
+        let entry = get(&manifest, &GetInput { name: "system.time".to_owned() }).unwrap();
+        assert_eq!(output_of("manifest.get").problems(&serde_json::to_value(entry).unwrap()), []);
     }
 
     #[test]
     fn a_name_that_is_no_tool_is_an_error_that_names_the_nearest() {
         let manifest = crate::built_in().unwrap();
-        let error = get(
-            &manifest,
-            &GetInput {
-                name: "sytem.time".to_owned(),
-            },
-        )
-        .unwrap_err();
+        let error = get(&manifest, &GetInput { name: "sytem.time".to_owned() }).unwrap_err();
         assert_eq!(
             error.details(),
             json!({"requested": "sytem.time", "didYouMean": "system.time"})
@@ -135,10 +105,7 @@ mod tests {
         for name in ["manifest.list", "manifest.get"] {
             let tool = manifest.resolve(name).unwrap();
             assert!(tool.access.anonymous_allowed, "{name}");
-            assert_eq!(
-                (tool.side_effect, tool.cost_effect),
-                (SideEffect::None, CostEffect::None)
-            );
+            assert_eq!((tool.side_effect, tool.cost_effect), (SideEffect::None, CostEffect::None));
         }
     }
 }

@@ -25,23 +25,17 @@ pub struct Time {
 
 /// Declares `system.time`.
 pub fn time_declaration() -> Result<Declaration<TimeInput, Time>, Violations> {
-    Declaration::new(
-        "system.time",
-        "The current time by the gate's clock, in UTC.",
-    )
-    .stability(Stability::Stable)
-    .permissions([Permission::READ_PUBLIC])
-    .behaviours(Behaviours::NONE)
-    .effects(SideEffect::None, CostEffect::None)
-    .build()
+    Declaration::new("system.time", "The current time by the gate's clock, in UTC.")
+        .stability(Stability::Stable)
+        .permissions([Permission::READ_PUBLIC])
+        .behaviours(Behaviours::NONE)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
 }
 
 /// Does the work of `system.time`, at the moment `now`.
 pub fn time(now: Timestamp) -> Time {
-    Time {
-        utc: format!("{now:.3}"),
-        unix_ms: now.as_millisecond(),
-    }
+    Time { utc: format!("{now:.3}"), unix_ms: now.as_millisecond() }
 }
 
 #[cfg(test)]
@@ -55,10 +49,7 @@ mod tests {
         let told = time(Timestamp::from_millisecond(1_700_000_000_123).unwrap());
         assert_eq!(
             told,
-            Time {
-                utc: "2023-11-14T22:13:20.123Z".to_owned(),
-                unix_ms: 1_700_000_000_123
-            }
+            Time { utc: "2023-11-14T22:13:20.123Z".to_owned(), unix_ms: 1_700_000_000_123 }
         );
         let declared = time_declaration().unwrap();
         let schema = Schema::compile(declared.tool().output_schema.as_ref().unwrap()).unwrap();

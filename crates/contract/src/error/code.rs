@@ -12,11 +12,7 @@ pub struct ErrorStatus(u16);
 impl ErrorStatus {
     /// A status from 400 to 599; what is outside becomes 500.
     pub const fn new(status: u16) -> Self {
-        if status >= 400 && status <= 599 {
-            Self(status)
-        } else {
-            Self(500)
-        }
+        if status >= 400 && status <= 599 { Self(status) } else { Self(500) }
     }
 
     /// The number.

@@ -45,18 +45,13 @@ impl Error {
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::BudgetDenied(denied) => Some(denied.reason()),
-            other => Reason::ALL
-                .iter()
-                .copied()
-                .find(|reason| reason.code() == Some(other.code())),
+            other => Reason::ALL.iter().copied().find(|reason| reason.code() == Some(other.code())),
         }
     }
 
     /// The error as it goes over the wire.
     pub fn body(&self, request_id: Option<RequestId>) -> ErrorBody {
-        ErrorBody {
-            error: self.object(request_id),
-        }
+        ErrorBody { error: self.object(request_id) }
     }
 
     /// The error without the wrapping of an HTTP body.

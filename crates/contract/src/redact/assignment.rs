@@ -19,10 +19,7 @@ pub(super) fn assignments(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|b| matches!(b, b'=' | b':' | b'-')) {
         return Cow::Borrowed(text);
     }
-    let walk = Walk {
-        text,
-        bytes: text.as_bytes(),
-    };
+    let walk = Walk { text, bytes: text.as_bytes() };
     let mut out = String::new();
     let mut copied = 0;
     let mut at = 0;
@@ -140,9 +137,7 @@ impl Walk<'_> {
         {
             start -= 1;
         }
-        (start < end && end - start <= LONGEST_NAME)
-            .then(|| self.text.get(start..end))
-            .flatten()
+        (start < end && end - start <= LONGEST_NAME).then(|| self.text.get(start..end)).flatten()
     }
 
     /// The value that starts at or after `from`; `None` when there is none.
@@ -160,9 +155,9 @@ impl Walk<'_> {
                 let start = start + backslashes + 1;
                 self.span(start, |at| self.closes(at, quote, backslashes))
             }
-            _ if is_header => self.span(start, |at| {
-                matches!(self.byte(at), Some(b'\r' | b'\n' | b'"' | b'\''))
-            }),
+            _ if is_header => {
+                self.span(start, |at| matches!(self.byte(at), Some(b'\r' | b'\n' | b'"' | b'\'')))
+            }
             _ => self.span(start, |at| self.byte(at).is_some_and(ends_word)),
         }
     }
@@ -184,11 +179,7 @@ impl Walk<'_> {
             pieces += 1;
         }
         let is_done = pieces == 1 && placeholders == 1;
-        (end > start).then_some(Value {
-            start,
-            end,
-            is_done,
-        })
+        (end > start).then_some(Value { start, end, is_done })
     }
 
     /// Does the quote that was opened behind `backslashes` close at `at`?
@@ -198,13 +189,7 @@ impl Walk<'_> {
                 return false;
             }
             // An odd number of backslashes before it escapes the quote.
-            let escapes = self
-                .bytes
-                .iter()
-                .take(at)
-                .rev()
-                .take_while(|b| **b == b'\\')
-                .count();
+            let escapes = self.bytes.iter().take(at).rev().take_while(|b| **b == b'\\').count();
             return escapes % 2 == 0;
         }
         (0..backslashes).all(|i| self.byte(at + i) == Some(b'\\'))

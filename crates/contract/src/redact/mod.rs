@@ -64,12 +64,9 @@ pub fn redacted(value: &Value) -> Cow<'_, Value> {
 pub fn redact_text(text: &str) -> Cow<'_, str> {
     // Assignments come last: the earlier stages then see nothing new in what they leave behind.
     let mut clean = Cow::Borrowed(text);
-    for stage in [
-        pattern::pem_blocks,
-        pattern::key_formats,
-        pattern::credentials,
-        assignment::assignments,
-    ] {
+    for stage in
+        [pattern::pem_blocks, pattern::key_formats, pattern::credentials, assignment::assignments]
+    {
         let next = match stage(&clean) {
             Cow::Owned(changed) => Some(changed),
             Cow::Borrowed(_) => None,
@@ -88,10 +85,7 @@ fn holds_secret(value: &Value) -> bool {
             Value::String(text) if is_dirty(text) => return true,
             Value::Array(items) => pending.extend(items),
             Value::Object(map) => {
-                if map
-                    .iter()
-                    .any(|(key, inner)| hides(key, inner) || is_dirty(key))
-                {
+                if map.iter().any(|(key, inner)| hides(key, inner) || is_dirty(key)) {
                     return true;
                 }
                 pending.extend(map.values());
@@ -129,11 +123,8 @@ fn redact_keys(map: &mut Map<String, Value>) {
     map.extend(clean);
     for (key, value) in dirty {
         // A key names what stands under it, also when the key itself is hidden.
-        let value = if hides(&key, &value) {
-            Value::from(Kind::Field.placeholder())
-        } else {
-            value
-        };
+        let value =
+            if hides(&key, &value) { Value::from(Kind::Field.placeholder()) } else { value };
         let base = redact_text(&key).into_owned();
         let mut name = base.clone();
         let mut number = 2;

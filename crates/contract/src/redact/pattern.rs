@@ -90,11 +90,7 @@ pub(super) fn key_formats(text: &str) -> Cow<'_, str> {
 /// Takes out bearer tokens and the passwords of URLs, and leaves what stands before them.
 pub(super) fn credentials(text: &str) -> Cow<'_, str> {
     replace(text, CREDENTIALS.as_ref(), |found| {
-        if found.starts_with(':') {
-            Kind::UrlPassword
-        } else {
-            Kind::Bearer
-        }
+        if found.starts_with(':') { Kind::UrlPassword } else { Kind::Bearer }
     })
 }
 
@@ -139,18 +135,13 @@ mod tests {
 
     #[test]
     fn no_expression_looks_at_what_surrounds_it() {
-        for expression in KEY_FORMATS
-            .iter()
-            .copied()
-            .chain([CREDENTIALS.as_ref().unwrap().as_str()])
+        for expression in
+            KEY_FORMATS.iter().copied().chain([CREDENTIALS.as_ref().unwrap().as_str()])
         {
             for assertion in [r"\b", r"\B", r"\A", r"\z"] {
                 assert!(!expression.contains(assertion), "{expression}");
             }
-            assert!(
-                !expression.starts_with('^') && !expression.ends_with('$'),
-                "{expression}"
-            );
+            assert!(!expression.starts_with('^') && !expression.ends_with('$'), "{expression}");
         }
     }
 }

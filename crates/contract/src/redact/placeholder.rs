@@ -55,11 +55,7 @@ pub(super) fn leading(text: &str) -> Option<usize> {
     if !text.starts_with(OPENING) {
         return None;
     }
-    Kind::ALL
-        .iter()
-        .map(|kind| kind.placeholder())
-        .find(|p| text.starts_with(p))
-        .map(str::len)
+    Kind::ALL.iter().map(|kind| kind.placeholder()).find(|p| text.starts_with(p)).map(str::len)
 }
 
 /// The stretches of `text` between placeholders.

@@ -99,25 +99,15 @@ fn arguments(command: &clap::Command) -> Vec<Argument> {
     let is_ours = |arg: &&clap::Arg| {
         !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())
     };
-    command
-        .get_arguments()
-        .filter(is_ours)
-        .map(argument)
-        .collect()
+    command.get_arguments().filter(is_ours).map(argument).collect()
 }
 
 fn argument(arg: &clap::Arg) -> Argument {
-    let place: Vec<String> = arg
-        .get_value_names()
-        .into_iter()
-        .flatten()
-        .map(ToString::to_string)
-        .collect();
+    let place: Vec<String> =
+        arg.get_value_names().into_iter().flatten().map(ToString::to_string).collect();
     Argument {
         name: arg.get_id().to_string(),
-        written: arg
-            .get_long()
-            .map_or_else(|| place.join(" "), |long| format!("--{long}")),
+        written: arg.get_long().map_or_else(|| place.join(" "), |long| format!("--{long}")),
         required: arg.is_required_set(),
         takes_value: !matches!(
             arg.get_action(),
@@ -125,18 +115,13 @@ fn argument(arg: &clap::Arg) -> Argument {
         ),
         values: match arg.get_action() {
             ArgAction::SetTrue | ArgAction::SetFalse => Vec::new(),
-            _ => arg
-                .get_possible_values()
-                .iter()
-                .map(|value| value.get_name().to_owned())
-                .collect(),
+            _ => {
+                arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+            }
         },
         default: match arg.get_action() {
             ArgAction::SetTrue | ArgAction::SetFalse => None,
-            _ => arg
-                .get_default_values()
-                .first()
-                .map(|value| value.to_string_lossy().into_owned()),
+            _ => arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
         },
         help: text(arg.get_help()),
     }

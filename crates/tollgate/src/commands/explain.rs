@@ -19,11 +19,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Exit, Failure> 
     // Codes are written in capitals; nobody has to type them.
     let wanted = word.to_ascii_uppercase().replace('-', "_");
     let code = ErrorCode::parse(&wanted).ok_or_else(|| {
-        Failure::not_found(
-            "error code",
-            &wanted,
-            ErrorCode::ALL.iter().map(|code| code.as_str()),
-        )
+        Failure::not_found("error code", &wanted, ErrorCode::ALL.iter().map(|code| code.as_str()))
     })?;
     let mut data = summary(code);
     if let Some(data) = data.as_object_mut() {
@@ -39,15 +35,8 @@ fn summary(code: ErrorCode) -> serde_json::Value {
 fn index() -> String {
     let mut text = String::new();
     for code in ErrorCode::ALL {
-        let status = code
-            .status()
-            .map_or("client".to_owned(), |status| status.to_string());
-        let _ = writeln!(
-            text,
-            "{status:<7} {:<23} {}",
-            code.as_str(),
-            meaning(code.page())
-        );
+        let status = code.status().map_or("client".to_owned(), |status| status.to_string());
+        let _ = writeln!(text, "{status:<7} {:<23} {}", code.as_str(), meaning(code.page()));
     }
     text.push_str("\n`tollgate explain CODE` explains one.\n");
     text
@@ -55,11 +44,7 @@ fn index() -> String {
 
 /// The first sentence of a page: what follows the heading and the line with the status.
 fn meaning(page: &str) -> String {
-    let paragraph = page
-        .split("\n\n")
-        .nth(2)
-        .unwrap_or_default()
-        .replace('\n', " ");
+    let paragraph = page.split("\n\n").nth(2).unwrap_or_default().replace('\n', " ");
     match paragraph.split_once(". ") {
         Some((first, _)) => format!("{first}."),
         None => paragraph,

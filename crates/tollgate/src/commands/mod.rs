@@ -24,9 +24,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Tools(args) => tools::run(&args, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Describe(args) => describe::run(&args, output),
-        Command::Policy {
-            command: PolicyCommand::Check(args),
-        } => policy::check(&args, output),
+        Command::Policy { command: PolicyCommand::Check(args) } => policy::check(&args, output),
         Command::Hash(args) => hash::run(&args, output),
         Command::Redact(args) => redact::run(&args, output),
     }

@@ -33,17 +33,9 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
     let input = input(&args.input)?;
     let spec = KeySpec::parse(args.caller.as_deref(), &set)?;
     let (identity, layers) = spec.resolve(&set)?;
-    let caller = Caller {
-        surface: args.surface.into(),
-        mode: args.mode.into(),
-        identity,
-    };
-    let request = Request {
-        manifest: &manifest,
-        tool: &args.tool,
-        caller: &caller,
-        layers: &layers,
-    };
+    let caller = Caller { surface: args.surface.into(), mode: args.mode.into(), identity };
+    let request =
+        Request { manifest: &manifest, tool: &args.tool, caller: &caller, layers: &layers };
     let evaluation = evaluate(&request, &input);
 
     let error = evaluation.error.as_ref().map(|error| error.object(None));
@@ -59,9 +51,7 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
 
 fn policies(file: &Path) -> Result<PolicySet, Failure> {
     let text = source::read_text(file)?;
-    let is_toml = file
-        .extension()
-        .is_some_and(|extension| extension == "toml")
+    let is_toml = file.extension().is_some_and(|extension| extension == "toml")
         || (source::is_stdin(file) && !text.trim_start().starts_with('{'));
     let format = if is_toml { Format::Toml } else { Format::Json };
     PolicySet::parse(&text, format)
@@ -70,10 +60,7 @@ fn policies(file: &Path) -> Result<PolicySet, Failure> {
 
 fn input(text: &str) -> Result<Value, Failure> {
     let (name, bytes) = match (text, text.strip_prefix('@')) {
-        ("-", _) => (
-            "the standard input".to_owned(),
-            source::read(Path::new("-"))?,
-        ),
+        ("-", _) => ("the standard input".to_owned(), source::read(Path::new("-"))?),
         (_, Some(file)) => {
             let path = PathBuf::from(file);
             (source::name(&path), source::read(&path)?)
@@ -118,14 +105,12 @@ impl KeySpec {
                 Some(("call", name)) => spec.call = Some(name.to_owned()),
                 _ => {
                     let word = part.split('=').next().unwrap_or_default();
-                    return Err(
-                        Failure::usage(format!("--as does not know `{part}`")).with_help(
-                            match nearest(word, ["scopes", "session", "call"]) {
-                                Some(near) => format!("did you mean `{near}=`?"),
-                                None => "it takes NAME, then scopes=, session= or call=".to_owned(),
-                            },
-                        ),
-                    );
+                    return Err(Failure::usage(format!("--as does not know `{part}`")).with_help(
+                        match nearest(word, ["scopes", "session", "call"]) {
+                            Some(near) => format!("did you mean `{near}=`?"),
+                            None => "it takes NAME, then scopes=, session= or call=".to_owned(),
+                        },
+                    ));
                 }
             }
         }
@@ -134,8 +119,7 @@ impl KeySpec {
 
     fn resolve(self, set: &PolicySet) -> Result<(Identity, Layers), Failure> {
         let named = |name: &str| {
-            set.named(name)
-                .ok_or_else(|| Failure::not_found("policy", name, set.names()))
+            set.named(name).ok_or_else(|| Failure::not_found("policy", name, set.names()))
         };
         let mut layers = Layers::of_server(set.server.clone());
         let identity = match &self.key {
@@ -164,40 +148,24 @@ impl KeySpec {
 
 /// A file with one policy is about the key that carries it; else a key without a policy of its own.
 fn default_caller(set: &PolicySet) -> &'static str {
-    if set.policies.contains_key("key") {
-        "key"
-    } else {
-        "readonly"
-    }
+    if set.policies.contains_key("key") { "key" } else { "readonly" }
 }
 
 fn scopes(words: &str) -> Result<Vec<KeyScope>, Failure> {
     let read = |word: &str| {
         KeyScope::parse(word).ok_or_else(|| {
-            Failure::not_found(
-                "scope",
-                word,
-                KeyScope::ALL.iter().map(|scope| scope.as_str()),
-            )
-            .with_help(format!("the scopes are {}", list(KeyScope::ALL)))
+            Failure::not_found("scope", word, KeyScope::ALL.iter().map(|scope| scope.as_str()))
+                .with_help(format!("the scopes are {}", list(KeyScope::ALL)))
         })
     };
-    words
-        .split('+')
-        .filter(|word| !word.is_empty())
-        .map(read)
-        .collect()
+    words.split('+').filter(|word| !word.is_empty()).map(read).collect()
 }
 
 /// The steps as a list, and the answer.
 fn steps(evaluation: &Evaluation) -> String {
     let colour = wants_colour(&io::stdout());
     let paint = |code: &str, text: &str| {
-        if colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     };
     let mut text = String::new();
     for record in evaluation.verdict.explain.steps() {
@@ -206,19 +174,14 @@ fn steps(evaluation: &Evaluation) -> String {
             Outcome::Refuse => paint("31", "✗"),
             Outcome::Ask => paint("33", "?"),
         };
-        let _ = writeln!(
-            text,
-            "{mark} {:<17} {}",
-            record.step().as_str(),
-            record.because()
-        );
+        let _ = writeln!(text, "{mark} {:<17} {}", record.step().as_str(), record.because());
     }
     text.push('\n');
     let decision = evaluation.verdict.decision;
     let _ = match (&evaluation.error, decision) {
         (Some(error), _) => writeln!(
             text,
-            "{}  {}: {error}\nWhat to do: {}. `tollgate explain {}` says more.",
+            "{}  {}\n{}\n`tollgate explain {}` says what to do.",
             paint("1;31", decision.as_str()),
             error.code(),
             error.operator(),

@@ -32,26 +32,16 @@ pub(crate) fn run(args: &RedactArgs, output: &Output) -> Result<Exit, Failure> {
 fn lines(args: &RedactArgs, output: &Output) -> Result<Exit, Failure> {
     let text = source::read_text(&args.file)?;
     let mut clean = Vec::new();
-    for (index, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let mut value = json::parse(line.as_bytes()).map_err(|error| {
-            Failure::bad_input(format!(
-                "{}, line {}: {error}",
-                source::name(&args.file),
-                index + 1
-            ))
-            .with_help("use --text for plain text")
+            Failure::bad_input(format!("{}, line {}: {error}", source::name(&args.file), index + 1))
+                .with_help("use --text for plain text")
         })?;
         redact(&mut value);
         clean.push(value);
     }
     let data = json!({"redacted": clean, "redaction": REDACTION_VERSION});
-    Ok(output.success(&data, || {
-        clean.iter().map(|value| format!("{value}\n")).collect()
-    }))
+    Ok(output.success(&data, || clean.iter().map(|value| format!("{value}\n")).collect()))
 }
 
 fn parse(args: &RedactArgs, bytes: &[u8]) -> Result<Value, Failure> {

@@ -17,11 +17,7 @@ pub(crate) fn run(args: &ToolsArgs, output: &Output) -> Result<Exit, Failure> {
         let tool = manifest.resolve(name).map_err(Failure::new)?;
         return Ok(output.success(tool, || contract(tool)));
     }
-    let mode = if args.review {
-        ManifestMode::Review
-    } else {
-        ManifestMode::Implemented
-    };
+    let mode = if args.review { ManifestMode::Review } else { ManifestMode::Implemented };
     let document = manifest.document(mode);
     Ok(output.success(&document, || table(&document.tools, mode)))
 }
@@ -31,27 +27,14 @@ fn table(tools: &[&ContractTool], mode: ManifestMode) -> String {
         return "There is no tool to call.\n".to_owned();
     }
     let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    let mut header = vec![
-        "TOOL",
-        "SIDE EFFECT",
-        "COST",
-        "KEY",
-        "PERMISSIONS",
-        "WHAT IT DOES",
-    ];
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let mut header = vec!["TOOL", "SIDE EFFECT", "COST", "KEY", "PERMISSIONS", "WHAT IT DOES"];
     if mode == ManifestMode::Review {
         header.insert(1, "STATUS");
     }
     table.set_header(header);
     for tool in tools {
-        let key = if tool.access.anonymous_allowed {
-            "no"
-        } else {
-            "yes"
-        };
+        let key = if tool.access.anonymous_allowed { "no" } else { "yes" };
         let mut row = vec![
             tool.name.to_string(),
             tool.side_effect.to_string(),
@@ -65,10 +48,7 @@ fn table(tools: &[&ContractTool], mode: ManifestMode) -> String {
         }
         table.add_row(row);
     }
-    let lines: String = table
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect();
+    let lines: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     format!("{lines}\n`tollgate tools NAME` shows one contract in full.\n")
 }
 
@@ -78,61 +58,31 @@ fn contract(tool: &ContractTool) -> String {
         let _ = writeln!(text, "{description}");
     }
     let yes_no = |flag: bool| if flag { "yes" } else { "no" };
-    let http = tool
-        .http
-        .as_ref()
-        .map(|http| format!("{} {}", http.method, http.path));
-    let sdk = tool
-        .sdk
-        .as_ref()
-        .map(|sdk| format!("{} ({})", sdk.method, sdk.package));
+    let http = tool.http.as_ref().map(|http| format!("{} {}", http.method, http.path));
+    let sdk = tool.sdk.as_ref().map(|sdk| format!("{} ({})", sdk.method, sdk.package));
     let rows = [
         ("status", format!("{}, {}", tool.status, tool.stability)),
         ("side effect", tool.side_effect.to_string()),
         ("cost effect", tool.cost_effect.to_string()),
         ("permissions", list(&tool.permissions)),
-        (
-            "risk",
-            if tool.risk.is_empty() {
-                "none declared".to_owned()
-            } else {
-                list(&tool.risk)
-            },
-        ),
+        ("risk", if tool.risk.is_empty() { "none declared".to_owned() } else { list(&tool.risk) }),
         ("needs an account", yes_no(tool.auth_required).to_owned()),
         (
             "without a key",
-            if tool.access.anonymous_allowed {
-                "on the SDK surface"
-            } else {
-                "never"
-            }
-            .to_owned(),
+            if tool.access.anonymous_allowed { "on the SDK surface" } else { "never" }.to_owned(),
         ),
         ("agents may call it", yes_no(tool.agent.callable).to_owned()),
-        (
-            "offered by default",
-            yes_no(tool.agent.default_enabled).to_owned(),
-        ),
+        ("offered by default", yes_no(tool.agent.default_enabled).to_owned()),
         ("replayable", yes_no(tool.replay.replayable).to_owned()),
         ("repeated if unsure", tool.retry().to_string()),
-        (
-            "HTTP",
-            http.unwrap_or_else(|| "POST /v1/tools/{name}/call only".to_owned()),
-        ),
-        (
-            "SDK",
-            sdk.unwrap_or_else(|| "as a tool call only".to_owned()),
-        ),
+        ("HTTP", http.unwrap_or_else(|| "POST /v1/tools/{name}/call only".to_owned())),
+        ("SDK", sdk.unwrap_or_else(|| "as a tool call only".to_owned())),
     ];
     text.push('\n');
     for (name, value) in rows {
         let _ = writeln!(text, "  {name:<19} {value}");
     }
-    for (title, schema) in [
-        ("input", &tool.input_schema),
-        ("output", &tool.output_schema),
-    ] {
+    for (title, schema) in [("input", &tool.input_schema), ("output", &tool.output_schema)] {
         if let Some(schema) = schema {
             let _ = writeln!(text, "\n{title} schema\n{schema:#}");
         }

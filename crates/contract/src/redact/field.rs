@@ -224,4 +224,14 @@ mod tests {
             assert!(!is_sensitive(name), "{name}");
         }
     }
+
+    #[test]
+    fn the_published_words_are_these() {
+        let spec: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../spec/redaction.json")).unwrap();
+        assert_eq!(spec["lastWord"], serde_json::json!(LAST_WORD));
+        assert_eq!(spec["lastTwoWords"], serde_json::json!(LAST_TWO_WORDS));
+        assert_eq!(spec["wholeName"], serde_json::json!(WHOLE));
+        assert_eq!(spec["harmlessTokens"], serde_json::json!(HARMLESS_TOKENS));
+    }
 }

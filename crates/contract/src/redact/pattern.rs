@@ -53,15 +53,19 @@ const KEY_FORMATS: &[&str] = &[
 
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| compile(&KEY_FORMATS.join("|")));
 
-/// A PEM block, to its end marker or, when it has none, to the end of the text.
-static PEM: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    compile(r"(?s)-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\z)")
-});
+/// How a PEM block begins and ends.
+const PEM_BEGIN: &str = "-----BEGIN [A-Z0-9 ]{1,40}-----";
+const PEM_END: &str = "-----END [A-Z0-9 ]{1,40}-----";
 
-/// The second part is what is taken out: `Bearer TOKEN`, `://user:PASSWORD@`.
-static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    compile(r"(?i:bearer)[ \t]+([A-Za-z0-9._~+/=-]{8,})|://[^\s/?#@:]*:([^\s/?#]+)@")
-});
+/// A PEM block, to its end marker or, when it has none, to the end of the text.
+static PEM: LazyLock<Option<Regex>> =
+    LazyLock::new(|| compile(&format!(r"(?s){PEM_BEGIN}.*?(?:{PEM_END}|\z)")));
+
+/// Only the captured part is taken out: `Bearer TOKEN`, `://user:PASSWORD@`.
+const CREDENTIAL: &str =
+    r"[Bb][Ee][Aa][Rr][Ee][Rr][ \t]+([A-Za-z0-9._~+/=-]{8,})|://[^ \t\r\n/?#@:]*:([^ \t\r\n/?#]+)@";
+
+static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| compile(CREDENTIAL));
 
 /// The expressions are constants and a test compiles each; a broken one would take out nothing, so
 /// the stages below replace the whole text instead.
@@ -135,13 +139,23 @@ mod tests {
 
     #[test]
     fn no_expression_looks_at_what_surrounds_it() {
-        for expression in
-            KEY_FORMATS.iter().copied().chain([CREDENTIALS.as_ref().unwrap().as_str()])
-        {
+        for expression in KEY_FORMATS.iter().copied().chain([CREDENTIAL]) {
             for assertion in [r"\b", r"\B", r"\A", r"\z"] {
                 assert!(!expression.contains(assertion), "{expression}");
             }
             assert!(!expression.starts_with('^') && !expression.ends_with('$'), "{expression}");
         }
+    }
+
+    #[test]
+    fn the_published_expressions_are_these() {
+        let spec: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../spec/redaction.json")).unwrap();
+        assert_eq!(spec["version"], super::super::REDACTION_VERSION);
+        assert_eq!(spec["keyFormats"], serde_json::json!(KEY_FORMATS));
+        assert_eq!(spec["pem"], serde_json::json!({"begin": PEM_BEGIN, "end": PEM_END}));
+        assert_eq!(spec["credentials"], CREDENTIAL);
+        let placeholders: Vec<&str> = Kind::ALL.iter().map(|kind| kind.placeholder()).collect();
+        assert_eq!(spec["placeholders"], serde_json::json!(placeholders));
     }
 }

@@ -27,7 +27,7 @@
 //! # Ok::<(), tollgate_contract::Violations>(())
 //! ```
 
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData};
 
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,6 @@ pub struct ToolDeclaration {
 
 /// A checked declaration of a tool that reads `I` and gives `O`. The types stay with it, so that only
 /// an executor of these types can be registered for it.
-#[derive(Debug, Clone)]
 pub struct Declaration<I, O> {
     declared: ToolDeclaration,
     types: PhantomData<fn(I) -> O>,
@@ -89,6 +88,19 @@ impl<I: JsonSchema, O: JsonSchema> Declaration<I, O> {
             retry: None,
             types: PhantomData,
         }
+    }
+}
+
+// Written out, because a derive would ask the same of the input and the output.
+impl<I, O> Clone for Declaration<I, O> {
+    fn clone(&self) -> Self {
+        Self { declared: self.declared.clone(), types: PhantomData }
+    }
+}
+
+impl<I, O> fmt::Debug for Declaration<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.declared.fmt(f)
     }
 }
 

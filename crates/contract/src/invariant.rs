@@ -15,7 +15,7 @@ use crate::{
     name::{NameError, ToolName, is_segment},
     permission::Permission,
     schema::Schema,
-    text::{Quoted, nearest},
+    text::{Clean, Quoted, nearest, plain_shape},
 };
 
 words! {
@@ -281,7 +281,10 @@ fn read_tool(index: usize, entry: Value, found: &mut Vec<Violation>) -> Option<C
     {
         refuse(field, Rule::MissingField, "is missing; every entry declares it".to_owned());
     }
-    if fields.get("access").is_some_and(|access| access.get("anonymousAllowed").is_none()) {
+    if fields
+        .get("access")
+        .is_some_and(|access| access.is_object() && access.get("anonymousAllowed").is_none())
+    {
         refuse(
             "access.anonymousAllowed",
             Rule::MissingField,
@@ -298,6 +301,12 @@ fn read_tool(index: usize, entry: Value, found: &mut Vec<Violation>) -> Option<C
             format!("no contract has this field{hint}"),
         );
     }
+    // A list would be read by the places of its items; here every part has its name.
+    for field in ["access", "http", "sdk", "agent", "replay"] {
+        if fields.get(field).is_some_and(|value| !value.is_object()) {
+            refuse(field, Rule::Shape, "must be an object".to_owned());
+        }
+    }
     if let Some(Err(error)) = fields.get("name").and_then(Value::as_str).map(ToolName::parse) {
         refuse("name", Rule::of_name(&error), error.to_string());
     }
@@ -307,7 +316,7 @@ fn read_tool(index: usize, entry: Value, found: &mut Vec<Violation>) -> Option<C
     match serde_path_to_error::deserialize::<_, ContractTool>(entry) {
         Ok(tool) => Some(tool),
         Err(error) => {
-            let message = Quoted::new(&error.inner().to_string()).as_str().to_owned();
+            let message = Clean::new(&plain_shape(&error.inner().to_string())).as_str().to_owned();
             found.push(Violation::new(&label, error.path().to_string(), Rule::Shape, message));
             None
         }

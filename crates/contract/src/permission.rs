@@ -77,6 +77,11 @@ impl Permission {
         })
     }
 
+    /// Is it one of the built-in ones?
+    pub fn is_built_in(&self) -> bool {
+        Self::BUILT_IN.contains(&self.as_str())
+    }
+
     /// The permission as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -117,15 +117,27 @@ impl From<String> for Clean {
 /// The candidate most like `word`, if one is near enough to be worth naming.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Edit distance is quadratic; nobody misspells a name of this length.
-    if word.chars().count() > 128 {
+    let length = word.chars().count();
+    if length > 128 {
         return None;
     }
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= 0.82)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= (length.max(candidate.len()) / 4).max(1))
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// The message of a deserialiser in words that a person who does not know Rust understands.
+pub fn plain_shape(message: &str) -> String {
+    if message == "expected value" {
+        return "expected a word in quotes".to_owned();
+    }
+    message
+        .replace("unknown variant", "unknown word")
+        .replace("invalid type: ", "wrong type: ")
+        .replace("expected u64", "expected a whole number from 0")
 }
 
 /// `items` as a list for a sentence: `a, b, c`, or `nothing` when there is none.

@@ -15,7 +15,7 @@ use tollgate_contract::{
     verdict::{AskMatch, CallerFacts},
 };
 
-use crate::{layers::Layers, preflight::needs_key, trade};
+use crate::{guardrail, layers::Layers, preflight::needs_key};
 
 /// A question to the policy: may this caller, under these layers, call what is named?
 #[derive(Debug, Clone, Copy)]
@@ -345,7 +345,7 @@ pub fn check_trade(
     layers: &Layers,
     explain: &mut Explain,
 ) -> Result<(), Error> {
-    let (checked, violated) = trade::check(tool, input, layers);
+    let (checked, violated) = guardrail::check(tool, input, layers);
     let Some(violated) = violated else {
         explain.pass(Facts::TradeGuardrails { checked, violated: None, problem: None });
         return Ok(());
@@ -385,7 +385,3 @@ pub fn check_approval(
     explain.ask(Some(first), Facts::Approval { matched });
     true
 }
-
-#[cfg(test)]
-#[path = "evaluate_tests.rs"]
-mod tests;

@@ -6,6 +6,7 @@
 
 mod ask;
 mod evaluate;
+mod guardrail;
 mod layers;
 mod load;
 mod policy;

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tollgate_contract::{
     json::{self, Position},
-    text::{Clean, nearest},
+    text::{Clean, nearest, plain_shape},
 };
 
 use crate::policy::Policy;
@@ -127,23 +128,56 @@ impl PolicySet {
 
 /// Does the file hold the fields of one policy at its top?
 fn is_one_policy(text: &str, format: Format) -> Result<bool, PolicyError> {
-    let top: Vec<String> = match format {
-        Format::Json => {
-            let value = json::parse(text.as_bytes()).map_err(|error| PolicyError {
-                field: error.pointer().trim_start_matches('/').replace('/', "."),
-                message: error.kind().to_string().into(),
-                suggestion: None,
-                position: error.position(),
-            })?;
-            value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
-        }
-        Format::Toml => {
-            let table: toml::Table =
-                toml::from_str(text).map_err(|error| toml_error(text, "", &error))?;
-            table.keys().cloned().collect()
-        }
+    let whole = match format {
+        Format::Json => json::parse(text.as_bytes()).map_err(|error| PolicyError {
+            field: error.pointer().trim_start_matches('/').replace('/', "."),
+            message: error.kind().to_string().into(),
+            suggestion: None,
+            position: error.position(),
+        })?,
+        Format::Toml => toml::from_str(text).map_err(|error| toml_error(text, "", &error))?,
     };
-    Ok(!top.iter().any(|key| key == "server" || key == "policies"))
+    require_objects(&whole, "", Part::Whole)?;
+    // A misspelt `server` is told as one, and not as a field that no policy has.
+    let is_of_set = |key: &String| nearest(key, ["server", "policies"]).is_some();
+    Ok(!whole.as_object().is_some_and(|members| members.keys().any(is_of_set)))
+}
+
+/// A part of a policy file whose members have names.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Policy,
+    Policies,
+    Ask,
+    Leaf,
+}
+
+/// Every part that has named members is written with their names. A deserialiser would also take a
+/// list, by the places of its items, and an empty one would then be a section that says nothing.
+fn require_objects(value: &Value, path: &str, part: Part) -> Result<(), PolicyError> {
+    let Value::Object(members) = value else {
+        return Err(shape_error(path, "must be a table (an object) with named members", None));
+    };
+    for (name, value) in members {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match (part, name.as_str()) {
+            (Part::Whole, "server") | (Part::Policies, _) => {
+                require_objects(value, &path, Part::Policy)?
+            }
+            (Part::Whole, "policies") => require_objects(value, &path, Part::Policies)?,
+            (Part::Whole | Part::Policy, "trade") | (Part::Ask, "input") => {
+                require_objects(value, &path, Part::Leaf)?;
+            }
+            (Part::Whole | Part::Policy, "ask") => {
+                for (at, entry) in value.as_array().into_iter().flatten().enumerate() {
+                    require_objects(entry, &format!("{path}[{at}]"), Part::Ask)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn read<'de, T: Deserialize<'de>>(text: &'de str, format: Format) -> Result<T, PolicyError> {
@@ -186,7 +220,7 @@ fn shape_error(path: &str, message: &str, position: Option<Position>) -> PolicyE
         _ => None,
     };
     let field = if path == "." { String::new() } else { path.to_owned() };
-    PolicyError { field, message: message.into(), suggestion, position }
+    PolicyError { field, message: plain_shape(message).into(), suggestion, position }
 }
 
 #[cfg(test)]

@@ -69,8 +69,7 @@ impl Policy {
 
     /// Does this policy enable the tool by its own name, as tools that are off by default need?
     pub fn enables_by_name(&self, tool: &ContractTool) -> bool {
-        let by_name = |entry: &Selector| matches!(entry, Selector::Tool(pattern) if pattern.matches(&tool.name));
-        self.allow.iter().flatten().any(by_name)
+        self.allow.iter().flatten().any(|entry| entry.names(tool))
     }
 
     /// The permissions of `tool` that the allow list does not cover; `None` without a list.
@@ -79,9 +78,7 @@ impl Policy {
         if self.enables_by_name(tool) {
             return Some(Vec::new());
         }
-        let covers = |wanted: &Permission| {
-            allow.iter().any(|entry| matches!(entry, Selector::Permission(p) if p == wanted))
-        };
-        Some(tool.permissions.iter().filter(|wanted| !covers(wanted)).cloned().collect())
+        let is_covered = |wanted: &Permission| allow.iter().any(|entry| entry.covers(wanted));
+        Some(tool.permissions.iter().filter(|wanted| !is_covered(wanted)).cloned().collect())
     }
 }

@@ -5,47 +5,63 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tollgate_contract::{ContractTool, Permission, ToolPattern};
 
-/// What marks an entry that names tools; without it the entry is a permission.
+/// What marks an entry that can only name tools.
 const TOOL: &str = "tool:";
 
-/// An entry of `allow` or `deny`: `user_data`, `tool:fs.write_text` or `tool:fs.*`.
+/// An entry of `allow` or `deny`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Selector {
-    /// A permission.
+    /// A built-in permission: `user_data`.
     Permission(Permission),
-    /// Tools by name.
+    /// Tools by name: `tool:fs.write_text`, `fs.*`.
     Tool(ToolPattern),
+    /// A dotted name: `acme.deploy`. A pack's permission and a tool look alike, and whoever writes
+    /// `deny = ["fs.write_text"]` means the tool; so it stands for either.
+    Name(Permission),
 }
 
 impl Selector {
     /// Reads an entry.
     pub fn parse(text: &str) -> Result<Self, String> {
-        match text.strip_prefix(TOOL) {
-            Some(pattern) => {
-                ToolPattern::parse(pattern).map(Self::Tool).map_err(|error| error.to_string())
-            }
-            None => Permission::parse(text).map(Self::Permission).map_err(|error| {
-                match ToolPattern::parse(text) {
-                    Ok(pattern) => format!("{error}; to name tools, write `{TOOL}{pattern}`"),
-                    Err(_) => error.to_string(),
-                }
-            }),
+        let pattern = match text.strip_prefix(TOOL) {
+            Some(pattern) => Some(pattern),
+            None => text.ends_with(".*").then_some(text),
+        };
+        if let Some(pattern) = pattern {
+            return ToolPattern::parse(pattern).map(Self::Tool).map_err(|error| error.to_string());
+        }
+        let permission = Permission::parse(text).map_err(|error| error.to_string())?;
+        if permission.is_built_in() {
+            Ok(Self::Permission(permission))
+        } else {
+            Ok(Self::Name(permission))
+        }
+    }
+
+    /// Is this permission on the entry?
+    pub fn covers(&self, permission: &Permission) -> bool {
+        matches!(self, Self::Permission(own) | Self::Name(own) if own == permission)
+    }
+
+    /// Does it name this tool?
+    pub fn names(&self, tool: &ContractTool) -> bool {
+        match self {
+            Self::Permission(_) => false,
+            Self::Tool(pattern) => pattern.matches(&tool.name),
+            Self::Name(name) => name.as_str() == tool.name.as_str(),
         }
     }
 
     /// Does it name this tool, or a permission that this tool needs?
     pub fn touches(&self, tool: &ContractTool) -> bool {
-        match self {
-            Self::Permission(permission) => tool.needs(permission),
-            Self::Tool(pattern) => pattern.matches(&tool.name),
-        }
+        self.names(tool) || tool.permissions.iter().any(|permission| self.covers(permission))
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Permission(permission) => write!(f, "{permission}"),
+            Self::Permission(permission) | Self::Name(permission) => write!(f, "{permission}"),
             Self::Tool(pattern) => write!(f, "{TOOL}{pattern}"),
         }
     }
@@ -63,3 +79,7 @@ impl<'de> Deserialize<'de> for Selector {
         Self::parse(&text).map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+#[path = "selector_tests.rs"]
+mod tests;

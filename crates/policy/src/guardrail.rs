@@ -1,0 +1,370 @@
+//! Holding a call against the trade guardrails. A violation is refused with the guardrail's name;
+//! nothing is ever clipped to fit.
+//!
+//! What a guardrail needs to know and the input does not say, or says in another type, counts as a
+//! violation. Amounts are whole cents and whole contracts. A layer is judged by itself and the layers
+//! before it, so that one that comes later can only add refusals.
+
+use serde_json::Value;
+use tollgate_contract::{ContractTool, Guardrail, Layer, Permission, Quoted, SideEffect};
+
+use crate::{layers::Layers, trade::TradeGuardrails};
+
+/// What a contract of an event market costs at most, in cents.
+const WORST_PRICE_CENTS: u64 = 100;
+
+/// A guardrail that refuses a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violated {
+    pub(crate) guardrail: Guardrail,
+    pub(crate) layer: Option<Layer>,
+    pub(crate) problem: String,
+}
+
+/// Holds a call against the guardrails of every layer. Gives the guardrails that were looked at, and
+/// the first that is violated: layer by layer, in the order in which a policy lists them.
+pub(crate) fn check(
+    tool: &ContractTool,
+    input: &Value,
+    layers: &Layers,
+) -> (Vec<Guardrail>, Option<Violated>) {
+    let mut checked = Vec::new();
+    let violated = find_violation(tool, input, layers, &mut checked);
+    (checked, violated)
+}
+
+type Section<'a> = (Layer, &'a TradeGuardrails);
+
+fn find_violation(
+    tool: &ContractTool,
+    input: &Value,
+    layers: &Layers,
+    checked: &mut Vec<Guardrail>,
+) -> Option<Violated> {
+    let kind = Kind::of(tool)?;
+    let sections: Vec<Section<'_>> = layers
+        .iter()
+        .filter_map(|(layer, policy)| policy.trade.as_ref().map(|trade| (layer, trade)))
+        .collect();
+    let order = Order { input };
+
+    if tool.side_effect == SideEffect::LiveTrade {
+        note(checked, Guardrail::Trade);
+        if !granting(&sections).any(TradeGuardrails::guards_something) {
+            return Some(Violated {
+                guardrail: Guardrail::Trade,
+                layer: None,
+                problem: "neither the server nor the key has trade guardrails, and nothing trades \
+                          real money without them"
+                    .to_owned(),
+            });
+        }
+    }
+    if kind != Kind::RuntimeStart && order.wants_auto_execute() {
+        note(checked, Guardrail::AllowAutoExecute);
+        if let Some((layer, problem)) = auto_execute_problem(&sections, layers) {
+            return Some(Violated { guardrail: Guardrail::AllowAutoExecute, layer, problem });
+        }
+    }
+    for (at, (layer, trade)) in sections.iter().enumerate() {
+        let case = Case { trade, order: &order, tool, sections: &sections, known_to: at + 1 };
+        for (guardrail, test) in tests(kind, trade) {
+            note(checked, guardrail);
+            if let Err(problem) = test(&case) {
+                return Some(Violated { guardrail, layer: Some(*layer), problem });
+            }
+        }
+    }
+    None
+}
+
+/// The sections that can open something: those that a person wrote for the server or the key. A
+/// session or a call brings its own policy, and that can only narrow.
+fn granting<'a>(sections: &[Section<'a>]) -> impl Iterator<Item = &'a TradeGuardrails> {
+    sections.iter().filter(|(layer, _)| *layer <= Layer::Key).map(|(_, trade)| *trade)
+}
+
+fn note(checked: &mut Vec<Guardrail>, guardrail: Guardrail) {
+    if !checked.contains(&guardrail) {
+        checked.push(guardrail);
+    }
+}
+
+/// An intent that executes by itself is a live trade in waiting: it takes the opt-in of one.
+fn auto_execute_problem(
+    sections: &[Section<'_>],
+    layers: &Layers,
+) -> Option<(Option<Layer>, String)> {
+    let refuse = |layer, problem: &str| Some((layer, problem.to_owned()));
+    if granting(sections).next().is_none() {
+        return refuse(
+            None,
+            "`autoExecute` needs a trade section of the server or the key that allows it",
+        );
+    }
+    let refusing = sections.iter().find(|(_, trade)| trade.allow_auto_execute != Some(true));
+    if let Some((layer, _)) = refusing {
+        return refuse(Some(*layer), "`autoExecute` is not allowed");
+    }
+    if !layers.opts_into_live_trade() {
+        return refuse(None, "`autoExecute` needs every layer to let `live_trade` through");
+    }
+    None
+}
+
+/// What a call is to the guardrails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It places an order or an intent.
+    Order,
+    /// It takes one back. What it does not say cannot make it worse.
+    Cancellation,
+    /// It starts a trading runtime.
+    RuntimeStart,
+}
+
+impl Kind {
+    /// What calls of `tool` are; `None` for tools that guardrails do not concern.
+    fn of(tool: &ContractTool) -> Option<Self> {
+        let name = tool.name.as_str();
+        if name.starts_with("runtime.") && tool.side_effect >= SideEffect::Runtime {
+            return Some(Self::RuntimeStart);
+        }
+        let trades = tool.side_effect >= SideEffect::PaperTrade
+            || (tool.side_effect >= SideEffect::UserWrite && tool.needs(&Permission::TRADE));
+        let kind = if name.ends_with(".cancel") { Self::Cancellation } else { Self::Order };
+        trades.then_some(kind)
+    }
+}
+
+/// One section, and what it is judged on.
+struct Case<'a> {
+    trade: &'a TradeGuardrails,
+    order: &'a Order<'a>,
+    tool: &'a ContractTool,
+    sections: &'a [Section<'a>],
+    /// How many of the sections are this one and those before it.
+    known_to: usize,
+}
+
+type Test = fn(&Case<'_>) -> Result<(), String>;
+
+/// The guardrails of one section that concern a call of this kind, in the order of a policy.
+fn tests(kind: Kind, trade: &TradeGuardrails) -> impl Iterator<Item = (Guardrail, Test)> {
+    let is_order = kind == Kind::Order;
+    let is_trade = kind != Kind::RuntimeStart;
+    let is_set = |flag: Option<bool>| is_order && flag == Some(true);
+    let all: [(bool, Guardrail, Test); 11] = [
+        (is_order && trade.allowed_venues.is_some(), Guardrail::AllowedVenues, allowed_venues),
+        (is_order && trade.allowed_tickers.is_some(), Guardrail::AllowedTickers, allowed_tickers),
+        (is_order && trade.max_order_cost_cents.is_some(), Guardrail::MaxOrderCostCents, max_cost),
+        (is_order && trade.max_quantity.is_some(), Guardrail::MaxQuantity, max_quantity),
+        (is_set(trade.require_limit_price), Guardrail::RequireLimitPrice, require_limit_price),
+        (kind == Kind::RuntimeStart, Guardrail::AllowRuntimeStart, allow_runtime_start),
+        (is_set(trade.dry_run_only), Guardrail::DryRunOnly, dry_run_only),
+        (is_set(trade.require_jurisdiction), Guardrail::RequireJurisdiction, require_jurisdiction),
+        (is_trade && trade.jurisdiction.is_some(), Guardrail::Jurisdiction, jurisdiction),
+        (
+            is_order && trade.blocked_jurisdictions.is_some(),
+            Guardrail::BlockedJurisdictions,
+            blocked_jurisdictions,
+        ),
+        (is_order && trade.confirm_token.is_some(), Guardrail::ConfirmToken, confirm_token),
+    ];
+    all.into_iter().filter(|(applies, ..)| *applies).map(|(_, guardrail, test)| (guardrail, test))
+}
+
+/// Passes when `holds`, else tells the problem.
+fn require(holds: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(problem()) }
+}
+
+/// What an input says about a trade, under the names that trading tools use.
+struct Order<'a> {
+    input: &'a Value,
+}
+
+impl<'a> Order<'a> {
+    /// The first of these names that is given, with what it says. Null counts as absent.
+    fn get(&self, names: &[&str]) -> Option<(&'a str, &'a Value)> {
+        let map = self.input.as_object()?;
+        names.iter().find_map(|name| {
+            let (key, value) = map.get_key_value(*name)?;
+            (!value.is_null()).then_some((key.as_str(), value))
+        })
+    }
+
+    fn text(&self, names: &[&str], what: &str) -> Result<&'a str, String> {
+        match self.get(names) {
+            None => Err(format!("the input does not say {what} (`{}`)", names.join("` or `"))),
+            Some((name, value)) => value.as_str().ok_or_else(|| format!("`{name}` is not a text")),
+        }
+    }
+
+    fn whole(&self, names: &[&str]) -> Result<Option<u64>, String> {
+        match self.get(names) {
+            None => Ok(None),
+            Some((name, value)) => match value.as_u64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(format!("`{name}` is not a whole number from 0")),
+            },
+        }
+    }
+
+    fn quantity(&self) -> Result<u64, String> {
+        self.whole(&["quantity", "targetQuantity"])?
+            .ok_or_else(|| "the input does not say how many (`quantity`)".to_owned())
+    }
+
+    fn limit_price(&self) -> Result<Option<u64>, String> {
+        match self.whole(&["limitPrice", "maxPrice"])? {
+            Some(price) if !(1..=99).contains(&price) => {
+                Err(format!("a limit price of {price} cents is not between 1 and 99"))
+            }
+            price => Ok(price),
+        }
+    }
+
+    /// The most that the order can cost: a buyer pays the price, a seller may owe the rest of it.
+    fn worst_cost_cents(&self) -> Result<u64, String> {
+        let action = self.get(&["action"]).and_then(|(_, action)| action.as_str());
+        let price = match (self.limit_price()?, action) {
+            (None, _) => WORST_PRICE_CENTS,
+            (Some(price), Some("buy")) => price,
+            (Some(price), _) => price.max(WORST_PRICE_CENTS.saturating_sub(price)),
+        };
+        Ok(self.quantity()?.saturating_mul(price))
+    }
+
+    /// Anything but a plain false, or silence, wants it.
+    fn wants_auto_execute(&self) -> bool {
+        self.get(&["autoExecute"]).is_some_and(|(_, value)| *value != Value::Bool(false))
+    }
+
+    /// Where the order says that it is from.
+    fn jurisdiction(&self) -> Result<Option<&'a str>, String> {
+        match self.get(&["jurisdiction"]) {
+            None => Ok(None),
+            Some((_, Value::String(place))) => Ok(Some(place)),
+            Some(_) => Err("`jurisdiction` is not a text".to_owned()),
+        }
+    }
+}
+
+fn allowed_venues(case: &Case<'_>) -> Result<(), String> {
+    let venue = case.order.text(&["venue"], "the venue")?;
+    let allowed = case.trade.allowed_venues.iter().flatten();
+    require(allowed.into_iter().any(|name| name.eq_ignore_ascii_case(venue)), || {
+        format!("the venue {} is not on the list", Quoted::new(venue))
+    })
+}
+
+/// An order may name what it trades in more than one way; every name it gives must be allowed.
+fn allowed_tickers(case: &Case<'_>) -> Result<(), String> {
+    const NAMES: [&str; 3] = ["ticker", "marketId", "tokenId"];
+    case.order.text(&NAMES, "what is traded")?;
+    for name in NAMES.into_iter().filter(|name| case.order.get(&[name]).is_some()) {
+        let ticker = case.order.text(&[name], "what is traded")?;
+        let mut allowed = case.trade.allowed_tickers.iter().flatten();
+        require(allowed.any(|pattern| ticker_matches(pattern, ticker)), || {
+            format!("the ticker {} is not on the list", Quoted::new(ticker))
+        })?;
+    }
+    Ok(())
+}
+
+fn ticker_matches(pattern: &str, ticker: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => {
+            ticker.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+        }
+        None => pattern.eq_ignore_ascii_case(ticker),
+    }
+}
+
+fn max_cost(case: &Case<'_>) -> Result<(), String> {
+    let most = case.trade.max_order_cost_cents.unwrap_or_default();
+    let cost = case.order.worst_cost_cents()?;
+    require(cost <= most, || format!("the order can cost {cost} cents, and {most} is the most"))
+}
+
+fn max_quantity(case: &Case<'_>) -> Result<(), String> {
+    let most = case.trade.max_quantity.unwrap_or_default();
+    let quantity = case.order.quantity()?;
+    require(quantity <= most, || {
+        format!("the order is for {quantity} contracts, and {most} is the most")
+    })
+}
+
+fn require_limit_price(case: &Case<'_>) -> Result<(), String> {
+    require(case.order.limit_price()?.is_some(), || {
+        "the order has no limit price (`limitPrice`)".to_owned()
+    })
+}
+
+fn allow_runtime_start(case: &Case<'_>) -> Result<(), String> {
+    require(case.trade.allow_runtime_start == Some(true), || {
+        "starting a trading runtime is not allowed".to_owned()
+    })
+}
+
+fn dry_run_only(case: &Case<'_>) -> Result<(), String> {
+    let is_dry = case.order.get(&["dryRun"]).is_some_and(|(_, value)| *value == Value::Bool(true));
+    require(is_dry || case.tool.side_effect != SideEffect::LiveTrade, || {
+        "only dry runs are allowed (`dryRun: true`)".to_owned()
+    })
+}
+
+/// What the input, this layer and those before it say about where the order is from.
+fn is_place_known(case: &Case<'_>) -> Result<bool, String> {
+    let said = case.order.jurisdiction()?.is_some();
+    let mut declared = case.sections.iter().take(case.known_to);
+    Ok(said || declared.any(|(_, trade)| trade.jurisdiction.is_some()))
+}
+
+fn require_jurisdiction(case: &Case<'_>) -> Result<(), String> {
+    require(is_place_known(case)?, || "the jurisdiction is not known (`jurisdiction`)".to_owned())
+}
+
+fn jurisdiction(case: &Case<'_>) -> Result<(), String> {
+    let declared = case.trade.jurisdiction.as_deref().unwrap_or_default();
+    let said = case.order.jurisdiction()?.unwrap_or(declared);
+    require(said.eq_ignore_ascii_case(declared), || {
+        format!(
+            "the order says {}, and the policy says {}",
+            Quoted::new(said),
+            Quoted::new(declared)
+        )
+    })
+}
+
+fn blocked_jurisdictions(case: &Case<'_>) -> Result<(), String> {
+    require(is_place_known(case)?, || {
+        "the jurisdiction is not known, so it may be a blocked one (`jurisdiction`)".to_owned()
+    })?;
+    // A place that any layer declares counts here, also a later one's: it can only block more.
+    let declared = case.sections.iter().filter_map(|(_, trade)| trade.jurisdiction.as_deref());
+    let mut places = case.order.jurisdiction()?.into_iter().chain(declared);
+    let is_blocked = |place: &str| {
+        case.trade.blocked_jurisdictions.iter().flatten().any(|block| lies_in(place, block))
+    };
+    match places.find(|place| is_blocked(place)) {
+        Some(place) => Err(format!("the jurisdiction {} is blocked", Quoted::new(place))),
+        None => Ok(()),
+    }
+}
+
+/// Is `place` the region `block` or a part of it, as `US-NY` is of `US`?
+fn lies_in(place: &str, block: &str) -> bool {
+    let (place, block) = (place.trim().to_ascii_lowercase(), block.trim().to_ascii_lowercase());
+    place == block || place.strip_prefix(&block).is_some_and(|rest| rest.starts_with('-'))
+}
+
+fn confirm_token(case: &Case<'_>) -> Result<(), String> {
+    let word = case.order.get(&["confirm"]).and_then(|(_, value)| value.as_str());
+    let confirmed = match (&case.trade.confirm_token, word) {
+        (Some(token), Some(word)) => token.matches(word),
+        _ => false,
+    };
+    require(confirmed, || "the order does not repeat the confirmation word (`confirm`)".to_owned())
+}

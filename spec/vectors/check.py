@@ -1,0 +1,1022 @@
+#!/usr/bin/env python3
+"""Runs every golden vector beside this file against a second, naive implementation.
+
+This is Tollgate's core written again from the words of README.md and ../redaction.md, with nothing but
+Python's standard library (3.9 or later). It shares no code with the product, is slow where slow is clear,
+and exists to prove that the vectors can be run, and are right, in another language. The word lists and
+expressions of redaction are read from ../redaction.json, because there they are the specification.
+
+    python3 spec/vectors/check.py
+
+One line per suite, one block per failing case, and last a line "N passed, M failed". The exit code is 1 if
+anything failed or nothing ran.
+"""
+
+import copy
+import hashlib
+import json
+import re
+import struct
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SIDE_EFFECTS = ["none", "auth_telemetry_write", "user_write", "secret", "runtime", "paper_trade", "live_trade"]
+COST_EFFECTS = ["none", "api_cost", "search_cost", "venue_request_cost", "llm_cost"]
+
+
+class Half(Exception):
+    """A vector that is not understood in full: running it anyway would prove nothing."""
+
+
+def members(obj, required, optional=()):
+    """Every member must be known and every required one there; returns the object."""
+    if not isinstance(obj, dict):
+        raise Half(f"not an object: {obj!r}")
+    unknown = [k for k in obj if k not in required and k not in optional]
+    missing = [k for k in required if k not in obj]
+    if unknown or missing:
+        raise Half(f"unknown members {unknown}, missing members {missing}")
+    return obj
+
+
+# ---- strict reading ------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """What the strict reader says instead of a value."""
+
+    def __init__(self, kind, path=()):
+        super().__init__(kind)
+        self.kind = kind
+        self.pointer = "".join("/" + str(p).replace("~", "~0").replace("/", "~1") for p in path)
+
+
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+MAX_DEPTH = 128
+
+
+class Reader:
+    """JSON by hand: the standard module forgets repeated keys, and how a number was written."""
+
+    def __init__(self, data):
+        try:
+            self.text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Refused("not_utf8")
+        self.at = 0
+
+    def document(self):
+        value = self.value((), 0)
+        self.blank()
+        if self.at != len(self.text):
+            raise Refused("syntax")
+        return value
+
+    def peek(self):
+        return self.text[self.at:self.at + 1]
+
+    def blank(self):
+        while self.peek() and self.peek() in " \t\r\n":
+            self.at += 1
+
+    def take(self, word):
+        """True, and behind it, if this is what comes next."""
+        if self.text.startswith(word, self.at):
+            self.at += len(word)
+            return True
+        return False
+
+    def value(self, path, depth):
+        self.blank()
+        for word, value in (("null", None), ("true", True), ("false", False)):
+            if self.take(word):
+                return value
+        first = self.peek()
+        if first == '"':
+            return self.string()
+        if first in ("[", "{") and depth == MAX_DEPTH:
+            raise Refused("too_deep", path)
+        if self.take("["):
+            return self.array(path, depth + 1)
+        if self.take("{"):
+            return self.object(path, depth + 1)
+        return self.number(path)
+
+    def array(self, path, depth):
+        items = []
+        self.blank()
+        if self.take("]"):
+            return items
+        while True:
+            items.append(self.value(path + (len(items),), depth))
+            self.blank()
+            if self.take("]"):
+                return items
+            if not self.take(","):
+                raise Refused("syntax", path)
+
+    def object(self, path, depth):
+        found = {}
+        self.blank()
+        if self.take("}"):
+            return found
+        while True:
+            self.blank()
+            key = self.string()
+            if key in found:
+                raise Refused("duplicate_key", path + (key,))
+            self.blank()
+            if not self.take(":"):
+                raise Refused("syntax", path)
+            found[key] = self.value(path + (key,), depth)
+            self.blank()
+            if self.take("}"):
+                return found
+            if not self.take(","):
+                raise Refused("syntax", path)
+
+    def string(self):
+        if not self.take('"'):
+            raise Refused("syntax")
+        units = []
+        while not self.take('"'):
+            char = self.peek()
+            if char == "" or char < " ":
+                raise Refused("syntax")
+            self.at += 1
+            if char == "\\":
+                kind = self.peek()
+                self.at += 1
+                if kind == "u":
+                    digits = self.text[self.at:self.at + 4]
+                    if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
+                        raise Refused("syntax")
+                    self.at += 4
+                    char = chr(int(digits, 16))
+                elif kind in ESCAPES:
+                    char = ESCAPES[kind]
+                else:
+                    raise Refused("syntax")
+            units.append(char)
+        try:  # joins surrogate pairs; a surrogate alone is no character
+            return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            raise Refused("syntax")
+
+    def number(self, path):
+        match = NUMBER.match(self.text, self.at)
+        if not match:
+            raise Refused("syntax", path)
+        self.at = match.end()
+        size = abs(float(match.group()))
+        integer = match.group(1) is None and match.group(2) is None
+        if size >= 2 ** 53 and (integer or size < 10 ** 21):
+            raise Refused("unsafe_integer", path)
+        if size == float("inf"):
+            raise Refused("number_out_of_range", path)
+        return float(match.group())
+
+
+# ---- RFC 8785 ------------------------------------------------------------------------------------------
+
+
+def written(number):
+    """ECMAScript's Number::toString. repr() finds the same shortest digits; only the layout differs."""
+    if number == 0:
+        return "0"
+    if number < 0:
+        return "-" + written(-number)
+    mantissa, _, exponent = repr(number).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    point = len(whole) + int(exponent or 0)
+    digits = whole + fraction
+    point -= len(digits) - len(digits.lstrip("0"))
+    digits = digits.strip("0")
+    if len(digits) <= point <= 21:
+        return digits + "0" * (point - len(digits))
+    if 0 < point <= 21:
+        return digits[:point] + "." + digits[point:]
+    if -6 < point <= 0:
+        return "0." + "0" * -point + digits
+    return digits[0] + ("." + digits[1:] if digits[1:] else "") + f"e{point - 1:+d}"
+
+
+SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def quoted(text):
+    return '"' + "".join(SHORT.get(c, f"\\u{ord(c):04x}" if c < " " else c) for c in text) + '"'
+
+
+def canonical(value):
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return written(float(value))
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    keys = sorted(value, key=lambda k: k.encode("utf-16-be"))  # by UTF-16 code units, not code points
+    return "{" + ",".join(quoted(k) + ":" + canonical(value[k]) for k in keys) + "}"
+
+
+def sha256(text):
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def equal(a, b):
+    """JSON equality: 5 is 5.0, but 1 is not true."""
+    return canonical(a) == canonical(b)
+
+
+# ---- redaction -----------------------------------------------------------------------------------------
+
+RULES = json.loads((HERE.parent / "redaction.json").read_text(encoding="utf-8"))
+PLACEHOLDERS = RULES["placeholders"]
+FIELD = "[redacted:field]"
+KEY_FORMATS = re.compile("|".join(f"(?:{f})" for f in RULES["keyFormats"]))
+CREDENTIALS = re.compile(RULES["credentials"])
+PEM_BEGIN, PEM_END = re.compile(RULES["pem"]["begin"]), re.compile(RULES["pem"]["end"])
+NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+def words(name):
+    """The words of a field name. Cutting behind the last letter is what both rules on digits come to."""
+    name = re.sub("[^A-Za-z]+$", "", name)
+    name = re.sub("([a-z0-9])([A-Z])", r"\1 \2", name)
+    name = re.sub("([A-Z])([A-Z][a-z])", r"\1 \2", name)
+    return re.findall("[a-z0-9]+", name.lower())
+
+
+def hides(name):
+    if len(name.encode("utf-8")) > 256 or not name.isascii():
+        return False
+    found = words(name)
+    if not found:
+        return False
+    return (found[-1] in RULES["lastWord"]
+            or found[-2:] in RULES["lastTwoWords"]
+            or len(found) == 1 and found[0] in RULES["wholeName"]
+            or found[-1] == "token" and not (len(found) > 1 and found[-2] in RULES["harmlessTokens"]))
+
+
+def between_placeholders(text, change):
+    """Applies a stage to each stretch by itself; the placeholders pass unseen."""
+    parts = re.split("(" + "|".join(map(re.escape, PLACEHOLDERS)) + ")", text)
+    return "".join(part if i % 2 else change(part) for i, part in enumerate(parts))
+
+
+def hide_pem(stretch):
+    out, at = "", 0
+    while True:
+        begin = PEM_BEGIN.search(stretch, at)
+        if not begin:
+            return out + stretch[at:]
+        end = PEM_END.search(stretch, begin.end())
+        out += stretch[at:begin.start()] + "[redacted:pem]"
+        at = end.end() if end else len(stretch)
+
+
+def hide_keys(stretch):
+    def name(match):
+        kind = {"tg_": "tollgate-key", "eyJ": "jwt"}.get(match.group()[:3], "provider-key")
+        return f"[redacted:{kind}]"
+    return KEY_FORMATS.sub(name, stretch)
+
+
+def hide_credentials(stretch):
+    def name(match):
+        group, kind = (1, "bearer") if match.group(1) is not None else (2, "url-password")
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        return match.group()[:start] + f"[redacted:{kind}]" + match.group()[end:]
+    return CREDENTIALS.sub(name, stretch)
+
+
+def placeholder_at(text, at):
+    return next((p for p in PLACEHOLDERS if text.startswith(p, at)), "")
+
+
+def name_before(text, at):
+    for skipped in (" \t", "\"'`\\]"):
+        floor = max(at - 8, 0)
+        while at > floor and text[at - 1] in skipped:
+            at -= 1
+    end = at
+    while at > 0 and text[at - 1] in NAME_CHARS:
+        at -= 1
+    return text[at:end]
+
+
+def value_span(text, at, name):
+    """Where a value that may start at `at` really starts, and where it ends."""
+    while text[at:at + 1] in (" ", "\t"):
+        at += 1
+    slashes = len(text[at:]) - len(text[at:].lstrip("\\"))
+    quote = text[at + slashes:at + slashes + 1]
+    if quote and quote in "\"'`":
+        start = at + slashes + 1
+        if slashes:
+            end = text.find("\\" * slashes + quote, start)
+            return start, len(text) if end < 0 else end
+        end = start
+        while end < len(text):
+            before = text[start:end]
+            if text[end] == quote and (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+                break
+            end += 1
+        return start, end
+    to_line_end = name.lower().endswith(("authorization", "cookie"))
+    enders = "\r\n\"'" if to_line_end else " \t\r\n\"'`&,;)}]<>\\|"
+    end = at
+    while end < len(text):
+        if placeholder_at(text, end):
+            end += len(placeholder_at(text, end))
+        elif text[end] in enders:
+            break
+        else:
+            end += 1
+    return at, end
+
+
+def hide_assignments(text):
+    out, copied, at = "", 0, 0
+    while at < len(text):
+        char, name, behind = text[at], "", at + 1
+        if placeholder_at(text, at):
+            at += len(placeholder_at(text, at))
+            continue
+        if char == "=" or char == ":" and text[at + 1:at + 2] != ":" and text[at - 1:at] != ":":
+            name = name_before(text, at)
+            while text[behind:behind + 1] in ("=", ">"):
+                behind += 1
+        elif char == "-" and text[at + 1:at + 2] == "-" and (at == 0 or text[at - 1] not in NAME_CHARS):
+            behind = at + 2
+            while behind < len(text) and text[behind] in NAME_CHARS:
+                behind += 1
+            if text[behind:behind + 1] in (" ", "\t"):
+                name = text[at + 2:behind]
+        at += 1
+        if name and len(name) <= 64 and hides(name):
+            start, end = value_span(text, behind, name)
+            if start < end:
+                if text[start:end] not in PLACEHOLDERS:
+                    out += text[copied:start] + FIELD
+                    copied = end
+                at = end
+    return out + text[copied:]
+
+
+def redact_text(text):
+    for stage in (hide_pem, hide_keys, hide_credentials):
+        text = between_placeholders(text, stage)
+    return hide_assignments(text)
+
+
+def redact(value):
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, list):
+        return [redact(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    stay, move = {}, []
+    for key in sorted(value):  # Python compares texts by code points
+        item = value[key]
+        secret = hides(key) and item is not None and not isinstance(item, bool) and item not in ("", FIELD)
+        item = FIELD if secret else redact(item)
+        if redact_text(key) == key:
+            stay[key] = item
+        else:
+            move.append((redact_text(key), item))
+    for key, item in move:
+        free, n = key, 1
+        while free in stay:
+            n += 1
+            free = f"{key}#{n}"
+        stay[free] = item
+    return stay
+
+
+# ---- JSON Schema, as much of it as the vectors use -----------------------------------------------------
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+TYPES = {
+    "null": lambda v: v is None,
+    "boolean": lambda v: isinstance(v, bool),
+    "object": lambda v: isinstance(v, dict),
+    "array": lambda v: isinstance(v, list),
+    "string": lambda v: isinstance(v, str),
+    "number": is_number,
+    "integer": lambda v: is_number(v) and v == int(v),
+}
+KEYWORDS = ("type", "properties", "required", "additionalProperties", "items", "enum")
+
+
+def type_names(schema):
+    names = schema.get("type", list(TYPES))
+    return names if isinstance(names, list) else [names]
+
+
+def is_schema(schema):
+    if isinstance(schema, bool):
+        return True
+    if not isinstance(schema, dict) or any(name not in TYPES for name in type_names(schema)):
+        return False
+    inner = list(schema.get("properties", {}).values())
+    inner += [schema[k] for k in ("items", "additionalProperties") if k in schema]
+    return all(map(is_schema, inner))
+
+
+def fits(value, schema):
+    if isinstance(schema, bool):
+        return schema
+    members(schema, (), KEYWORDS)
+    if not any(TYPES[name](value) for name in type_names(schema)):
+        return False
+    if "enum" in schema and not any(equal(value, one) for one in schema["enum"]):
+        return False
+    if isinstance(value, list):
+        return all(fits(item, schema.get("items", True)) for item in value)
+    if isinstance(value, dict):
+        properties, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+        return (all(key in value for key in schema.get("required", []))
+                and all(fits(item, properties.get(key, rest)) for key, item in value.items()))
+    return True
+
+
+# ---- manifest ------------------------------------------------------------------------------------------
+
+REQUIRED = ("name", "status", "stability", "authRequired", "permissions", "access", "sideEffect", "costEffect",
+            "risk", "schema", "agent", "traceEvents", "replay")
+OPTIONAL = ("inputSchema", "outputSchema", "http", "sdk", "retry", "description")
+RESERVED = ("market.related", "auth.status", "investigations.create", "intents.propose", "webhooks.create",
+            "get_world_state", "get_regime_history")
+STATUSES = ("implemented", "deferred", "quarantined", "hallucination_risk")
+TEXT, FLAG = TYPES["string"], TYPES["boolean"]
+
+
+def texts(value):
+    return isinstance(value, list) and all(map(TEXT, value))
+
+
+SHAPES = {
+    "name": TEXT, "status": STATUSES.__contains__, "stability": TEXT, "authRequired": FLAG, "permissions": texts,
+    "access": TYPES["object"], "access.anonymousAllowed": FLAG, "sideEffect": SIDE_EFFECTS.__contains__,
+    "costEffect": COST_EFFECTS.__contains__, "risk": texts, "schema": TEXT, "agent": TYPES["object"],
+    "agent.callable": FLAG, "agent.defaultEnabled": FLAG, "agent.name": TEXT, "agent.compatName": TEXT,
+    "traceEvents": texts, "replay": TYPES["object"], "http": TYPES["object"], "http.path": TEXT,
+    "sdk": TYPES["object"], "retry": TEXT, "description": TEXT,
+}
+
+
+def patched(target, patch):
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = patched(result.get(key), value)
+    return result
+
+
+def member(tool, path, default=None):
+    for step in path.split("."):
+        if not isinstance(tool, dict) or step not in tool:
+            return default
+        tool = tool[step]
+    return tool
+
+
+def derived_effects(does):
+    """The effects that a tool with these behaviours must declare."""
+    sides = ["none"]
+    sides += {"none": [], "paper": ["paper_trade"], "live": ["live_trade"]}[does["trade"]]
+    sides += {"none": [], "auth_telemetry": ["auth_telemetry_write"], "user_state": ["user_write"],
+              "runtime": ["runtime"]}[does["mutation"]]
+    sides += ["secret"] if does["secrets"] else []
+    cost = ("llm_cost" if does["llm"] else "venue_request_cost" if does["venue"]
+            else "search_cost" if does["search"] else "api_cost" if does["paidUpstream"] or does["userData"]
+            else "none")
+    return max(sides, key=SIDE_EFFECTS.index), cost
+
+
+BEHAVIOURS = ("accountContext", "userData", "paidUpstream", "search", "llm", "venue", "mutation", "secrets", "trade")
+
+
+def tool_violations(tool, does=None):
+    """(field, rule) for each broken rule of one entry; without `does` the behaviours are not known."""
+    first = [(field, "missing_field") for field in REQUIRED if field not in tool]
+    if "access" in tool and member(tool, "access.anonymousAllowed") is None:
+        first.append(("access.anonymousAllowed", "missing_field"))
+    first += [(field, "unknown_field") for field in tool if field not in REQUIRED + OPTIONAL]
+    name = tool.get("name")
+    if isinstance(name, str):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", name) or len(name) > 128:
+            first.append(("name", "canonical_name"))
+        if name in RESERVED or name.startswith("events."):
+            first.append(("name", "reserved_name"))
+    if first:
+        return first
+    found = [(field, "shape") for field, good in SHAPES.items()
+             if member(tool, field) is not None and not good(member(tool, field))]
+
+    auth, side, cost = tool["authRequired"], tool["sideEffect"], tool["costEffect"]
+    user_data = "user_data" in tool["permissions"]
+    anonymous, live = tool["access"]["anonymousAllowed"], side == "live_trade"
+    compat = member(tool, "agent.compatName")
+    schemas = [field for field in ("inputSchema", "outputSchema") if field in tool]
+    broken = [
+        ("agent.compatName", "compat_name", compat not in (None, name.replace(".", "_"))),
+        ("agent.name", "agent_name", member(tool, "agent.name") != name),
+        ("permissions", "has_permission", not tool["permissions"]),
+        ("authRequired", "anonymous_needs_no_auth", anonymous and auth),
+        ("sideEffect", "anonymous_has_no_side_effect", anonymous and side != "none"),
+        ("costEffect", "anonymous_has_no_cost", anonymous and cost != "none"),
+        ("permissions", "anonymous_has_no_user_data", anonymous and user_data),
+        ("authRequired", "user_data_needs_auth", user_data and not auth),
+        ("costEffect", "user_data_has_cost", user_data and cost == "none"),
+        ("authRequired", "live_trade_needs_auth", live and not auth),
+        ("agent.defaultEnabled", "live_trade_is_opt_in", live and member(tool, "agent.defaultEnabled") is not False),
+        ("retry", "trade_is_not_repeated", side in ("paper_trade", "live_trade") and tool.get("retry") == "idempotent"),
+        ("http.path", "http_path", "http" in tool and not str(member(tool, "http.path")).startswith("/")),
+    ]
+    for field in schemas:
+        wrong_type = field == "inputSchema" and member(tool, "inputSchema.type") != "object"
+        broken.append((field, "usable_schema", wrong_type or not is_schema(tool[field])))
+    if does is not None:
+        members(does, BEHAVIOURS)
+        derived = derived_effects(does)
+        broken += [
+            ("sideEffect", "behaviour_side_effect", side != derived[0]),
+            ("costEffect", "behaviour_cost_effect", cost != derived[1]),
+            ("permissions", "behaviour_user_data", user_data != does["userData"]),
+            ("authRequired", "behaviour_account_context", does["accountContext"] and not auth),
+        ]
+    return found + [(field, rule) for field, rule, holds in broken if holds]
+
+
+def document_violations(document):
+    members(document, ("schemaVersion", "mode", "tools"))
+    found, names, compats = [], set(), set()
+    if document["schemaVersion"] != "0.3.0-draft":
+        found.append(("schemaVersion", "schema_version"))
+    for tool in document["tools"]:
+        found += tool_violations(tool)
+        if document["mode"] == "implemented" and tool.get("status") != "implemented":
+            found.append(("status", "mode"))
+        for field, seen in (("name", names), ("agent.compatName", compats)):
+            value = member(tool, field)
+            if value in seen:
+                found.append((field, "unique_name" if field == "name" else "unique_compat_name"))
+            seen.update([value] if value is not None else [])
+    return found
+
+
+# ---- preflight and policy ------------------------------------------------------------------------------
+
+
+def preflight(tool, surface, mode, has_key):
+    free = (tool["access"]["anonymousAllowed"] and not tool["authRequired"] and tool["sideEffect"] == "none"
+            and tool["costEffect"] == "none" and "user_data" not in tool["permissions"])
+    if mode != "live" or has_key or surface == "sdk" and free:
+        return None
+    return "MISSING_API_KEY"
+
+
+POLICY = ("allow", "deny", "maxSideEffect", "maxCostEffect", "ask", "trade")
+TRADE_FLAGS = ("requireLimitPrice", "dryRunOnly", "requireJurisdiction")
+NO_LIMITS = ("allowAutoExecute", "allowRuntimeStart", "jurisdiction")
+TRADE = TRADE_FLAGS + NO_LIMITS + ("allowedVenues", "allowedTickers", "maxOrderCostCents", "maxQuantity",
+                                   "blockedJurisdictions", "confirmToken")
+TESTS = ("exists", "equals", "notEquals", "oneOf", "notOneOf", "above", "below", "startsWith", "notStartsWith", "contains")
+NOWHERE = object()
+
+
+def layers_of(case):
+    """The layers that count, in order, as (name, policy); defaults filled in."""
+    given = members(case["layers"], (), ("server", "key", "session", "call"))
+    for policy in given.values():
+        members(policy, (), POLICY)
+        members(policy.get("trade", {}), (), TRADE)
+    layers = [("server", {"maxSideEffect": "paper_trade", "maxCostEffect": "llm_cost", **given.get("server", {})})]
+    if "key" not in given and "scopes" in case["caller"]["identity"]:
+        given = {**given, "key": {"maxSideEffect": "none", "maxCostEffect": "api_cost"}}
+    return layers + [(name, given[name]) for name in ("key", "session", "call") if name in given]
+
+
+def tool_matches(pattern, name):
+    return pattern == name or pattern.endswith(".*") and name.startswith(pattern[:-1])
+
+
+def names_tool(entry, name):
+    return entry.startswith("tool:") and tool_matches(entry[len("tool:"):], name)
+
+
+def resolve(document, pointer):
+    """RFC 6901."""
+    for step in pointer.split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, dict) and step in document:
+            document = document[step]
+        elif isinstance(document, list) and re.fullmatch("0|[1-9][0-9]*", step) and int(step) < len(document):
+            document = document[int(step)]
+        else:
+            return NOWHERE
+    return document
+
+
+def condition_holds(condition, document):
+    """What cannot be tested holds: a question too many is better than one too few."""
+    members(condition, ("pointer",), TESTS)
+    (test, wanted), = [(k, v) for k, v in condition.items() if k != "pointer"]
+    value = resolve(document, condition["pointer"])
+    if test == "exists":
+        return wanted == (value is not NOWHERE)
+    if value is NOWHERE:
+        return True
+    if test in ("equals", "notEquals"):
+        return equal(value, wanted) == (test == "equals")
+    if test in ("oneOf", "notOneOf"):
+        return any(equal(value, one) for one in wanted) == (test == "oneOf")
+    if test in ("above", "below"):
+        return not is_number(value) or (value > wanted if test == "above" else value < wanted)
+    if test == "contains":
+        if isinstance(value, list):
+            return any(equal(item, wanted) for item in value)
+        return not (isinstance(value, str) and isinstance(wanted, str)) or wanted in value
+    return not isinstance(value, str) or value.startswith(wanted) == (test == "startsWith")
+
+
+def ask_matches(entry, tool, document):
+    members(entry, (), ("tool", "permission", "sideEffect", "input"))
+    rank = SIDE_EFFECTS.index
+    return (("tool" not in entry or tool_matches(entry["tool"], tool["name"]))
+            and ("permission" not in entry or entry["permission"] in tool["permissions"])
+            and ("sideEffect" not in entry or rank(tool["sideEffect"]) >= rank(entry["sideEffect"]))
+            and ("input" not in entry or condition_holds(entry["input"], document)))
+
+
+def first_given(document, *names):
+    return next((document[name] for name in names if document.get(name) is not None), None)
+
+
+def whole(value, low, high):
+    return is_number(value) and value == int(value) and low <= value <= high
+
+
+def within(place, blocked):
+    return place.lower() == blocked.lower() or place.lower().startswith(blocked.lower() + "-")
+
+
+def violated(trade, kinds, live, given, places):
+    """The first guardrail of one layer's `trade` section that does not hold, or None."""
+    order, known = "order" in kinds, [p for p in places if isinstance(p, str)]
+    quantity = first_given(given, "quantity", "targetQuantity")
+    price = first_given(given, "limitPrice", "maxPrice")
+    good_quantity, good_price = whole(quantity, 0, float("inf")), whole(price, 1, 99)
+    place, traded = given.get("jurisdiction"), [given[k] for k in ("ticker", "marketId", "tokenId")
+                                                if given.get(k) is not None]
+
+    def allowed(name):
+        return isinstance(name, str) and any(
+            name.lower().startswith(t[:-1].lower()) if t.endswith("*") else name.lower() == t.lower()
+            for t in trade["allowedTickers"])
+
+    def affordable():
+        if not good_quantity or not (price is None or good_price):
+            return False
+        each = 100 if price is None else price if given.get("action") == "buy" else max(price, 100 - price)
+        return quantity * each <= trade["maxOrderCostCents"]
+
+    rules = [
+        ("allowedVenues", order, lambda: isinstance(given.get("venue"), str)
+            and given["venue"].lower() in [v.lower() for v in trade["allowedVenues"]]),
+        ("allowedTickers", order, lambda: traded and all(map(allowed, traded))),
+        ("maxOrderCostCents", order, affordable),
+        ("maxQuantity", order, lambda: good_quantity and quantity <= trade["maxQuantity"]),
+        ("requireLimitPrice", order, lambda: good_price),
+        ("allowRuntimeStart", "start" in kinds, lambda: trade.get("allowRuntimeStart") is True),
+        ("dryRunOnly", order and live, lambda: given.get("dryRun") is True),
+        ("requireJurisdiction", order, lambda: known),
+        ("jurisdiction", order or "cancellation" in kinds, lambda: place is None
+            or isinstance(place, str) and place.lower() == trade["jurisdiction"].lower()),
+        ("blockedJurisdictions", order, lambda: known and len(known) == len(places)
+            and not any(within(p, b) for p in known for b in trade["blockedJurisdictions"])),
+        ("confirmToken", order, lambda: isinstance(given.get("confirm"), str)
+            and given["confirm"] == trade["confirmToken"]),
+    ]
+    for name, concerns, holds in rules:
+        stated = trade.get(name) is True if name in TRADE_FLAGS else name in trade or name == "allowRuntimeStart"
+        if stated and concerns and not holds():
+            return name
+    return None
+
+
+def trade_guardrail(tool, layers, given):
+    """(guardrail, layer or None) if one is violated, else None."""
+    name, rank = tool["name"], SIDE_EFFECTS.index(tool["sideEffect"])
+    kinds, live = set(), tool["sideEffect"] == "live_trade"
+    if name.startswith("runtime.") and rank >= SIDE_EFFECTS.index("runtime"):
+        kinds.add("start")
+    if rank >= SIDE_EFFECTS.index("paper_trade") or (
+            rank >= SIDE_EFFECTS.index("user_write") and "trade" in tool["permissions"]):
+        kinds.add("cancellation" if name.endswith(".cancel") else "order")
+    if not kinds:
+        return None
+    trades = [(layer, policy["trade"]) for layer, policy in layers if "trade" in policy]
+    if live and not any(k not in NO_LIMITS and (k not in TRADE_FLAGS or v is True)
+                        for _, trade in trades for k, v in trade.items()):
+        return "trade", None
+    if kinds != {"start"} and given.get("autoExecute") not in (None, False):
+        if not trades:
+            return "allowAutoExecute", None
+        for layer, trade in trades:
+            if trade.get("allowAutoExecute") is not True:
+                return "allowAutoExecute", layer
+        if any(policy.get("maxSideEffect", "live_trade") != "live_trade" for _, policy in layers):
+            return "allowAutoExecute", None
+    places = [p for p in [given.get("jurisdiction")] + [t.get("jurisdiction") for _, t in trades] if p is not None]
+    for layer, trade in trades:
+        guardrail = violated(trade, kinds, live, given, places)
+        if guardrail:
+            return guardrail, layer
+    return None
+
+
+FORBIDDEN = ("unguarded_live_trade", "credential_exfiltration", "unconfined_execution")
+
+
+def decide(case, tools):
+    """decision, code, guardrail and explanation of one case."""
+    caller, given = members(case["caller"], ("surface", "mode", "identity")), case["input"]
+    identity, layers, explain = caller["identity"], layers_of(case), []
+    if identity != "anonymous":
+        members(identity, (), ("invalid", "scopes"))
+    anonymous, on_agent, live = identity == "anonymous", caller["surface"] == "agent", caller["mode"] == "live"
+
+    def refused(step, code, layer=None, guardrail=None):
+        explain.append([step, "refuse"] + ([layer] if layer else []))
+        return "deny", code, guardrail, explain
+
+    def passed(step):
+        explain.append([step, "pass"])
+
+    tool = next((t for t in tools if t["name"] == case["tool"]), None)
+    if tool is None:
+        return refused("existence", "UNKNOWN_TOOL")
+    passed("existence")
+    name, permissions = tool["name"], tool["permissions"]
+    if tool["status"] != "implemented":
+        return refused("status", "TOOL_NOT_ACTIVE")
+    passed("status")
+    if on_agent and not tool["agent"]["callable"]:
+        return refused("agent_callable", "TOOL_NOT_CALLABLE")
+    passed("agent_callable")
+    if preflight(tool, caller["surface"], caller["mode"], not anonymous):
+        return refused("identity", "MISSING_API_KEY")
+    if not anonymous and "invalid" in identity:
+        return refused("identity", "INVALID_API_KEY")
+    if not anonymous and live and "call" not in identity["scopes"]:
+        return refused("identity", "SCOPE_MISSING")
+    passed("identity")
+    if any(risk in FORBIDDEN for risk in tool["risk"]):
+        return refused("forbidden_risk", "FORBIDDEN_RISK")
+    passed("forbidden_risk")
+    for layer, policy in layers:
+        if any(entry in permissions or names_tool(entry, name) for entry in policy.get("deny", [])):
+            return refused("deny", "PERMISSION_DENIED", layer)
+    passed("deny")
+    for layer, policy in layers:
+        allow = policy.get("allow")
+        if allow is not None and not (any(names_tool(e, name) for e in allow) or all(p in allow for p in permissions)):
+            return refused("allow", "PERMISSION_NOT_GRANTED", layer)
+    passed("allow")
+    for step, code, ceiling, effect, ranks in (
+            ("max_side_effect", "SIDE_EFFECT_EXCEEDED", "maxSideEffect", "sideEffect", SIDE_EFFECTS),
+            ("max_cost_effect", "COST_EFFECT_EXCEEDED", "maxCostEffect", "costEffect", COST_EFFECTS)):
+        for layer, policy in layers:
+            if ceiling in policy and ranks.index(policy[ceiling]) < ranks.index(tool[effect]):
+                return refused(step, code, layer)
+        passed(step)
+    if "user_data" in permissions and live and anonymous:
+        return refused("user_data", "MISSING_API_KEY")
+    if "user_data" in permissions and not tool["authRequired"]:
+        return refused("user_data", "TOOL_NOT_CALLABLE")
+    passed("user_data")
+    if not isinstance(given, dict) or not fits(given, tool.get("inputSchema", True)):
+        return refused("input", "INVALID_INPUT")
+    passed("input")
+    violation = trade_guardrail(tool, layers, given)
+    if violation:
+        return refused("trade_guardrails", "TRADE_GUARDRAIL", violation[1], violation[0])
+    passed("trade_guardrails")
+    for layer, policy in layers:
+        if any(ask_matches(entry, tool, given) for entry in policy.get("ask", [])):
+            explain.append(["approval", "ask", layer])
+            return "pending", None, None, explain
+    passed("approval")
+    return "approve", None, None, explain
+
+
+# ---- errors --------------------------------------------------------------------------------------------
+
+STATUS = {
+    "INVALID_REQUEST": 400, "MISSING_API_KEY": 401, "INVALID_API_KEY": 401, "SCOPE_MISSING": 403,
+    "UNKNOWN_TOOL": 404, "NOT_FOUND": 404, "TOOL_NOT_ACTIVE": 409, "TOOL_NOT_CALLABLE": 403,
+    "FORBIDDEN_RISK": 403, "PERMISSION_DENIED": 403, "PERMISSION_NOT_GRANTED": 403, "SIDE_EFFECT_EXCEEDED": 403,
+    "COST_EFFECT_EXCEEDED": 403, "INVALID_INPUT": 422, "TRADE_GUARDRAIL": 403, "CAPABILITY_MISSING": 403,
+    "APPROVAL_DENIED": 403, "BUDGET_DENIED": 429, "CONFLICT": 409, "OUTCOME_UNKNOWN": 409, "REPLAY_MISS": 404,
+    "PAYLOAD_TOO_LARGE": 413, "TOOL_FAILED": 502, "TIMEOUT": 504, "CANCELLED": 499, "SANDBOX_UNAVAILABLE": 503,
+    "LEDGER_UNAVAILABLE": 503, "HALTED": 503, "INTERNAL": 500, "GATE_UNAVAILABLE": None,
+}
+REASONS = {
+    "hard_limit_reached": "BUDGET_DENIED", "risk_too_high": "BUDGET_DENIED", "policy_violation": "BUDGET_DENIED",
+    "defer_until_reset": "BUDGET_DENIED", "unmapped_workload": "BUDGET_DENIED", "approval_required": None,
+    "daemon_unreachable": "GATE_UNAVAILABLE",
+}
+
+
+def error_class(code):
+    if code == "GATE_UNAVAILABLE":
+        return "ProviderError"
+    return "".join(word.capitalize() for word in code.split("_")) + "Error"
+
+
+# ---- the suites: each yields (name, function that gives (expected, got)) -------------------------------
+
+
+def canonical_cases(suite):
+    members(suite, ("suite", "version", "cases", "numbers"))
+
+    def number(case):
+        members(case, ("bits", "written"))
+        return case["written"], written(struct.unpack(">d", bytes.fromhex(case["bits"]))[0])
+
+    def text(case):
+        source = "hex" if "hex" in case else "text"
+        members(case, ("name", source) + (("error",) if "error" in case else ("canonical", "sha256")))
+        data = bytes.fromhex(case["hex"]) if source == "hex" else case["text"].encode("utf-8")
+        try:
+            form = canonical(Reader(data).document())
+            got = {"canonical": form, "sha256": sha256(form)}
+        except Refused as refusal:
+            got = {"kind": refusal.kind, "pointer": refusal.pointer}
+        if "error" not in case:
+            return {k: case[k] for k in ("canonical", "sha256")}, got
+        expected = dict(members(case["error"], ("kind", "pointer")))
+        if expected["kind"] in ("syntax", "too_deep"):
+            for side in (expected, got):
+                side.pop("pointer", None)
+        return expected, got
+
+    if not suite["numbers"]:
+        raise Half("no numbers")
+    return [("number " + c["bits"], number, c) for c in suite["numbers"]] + [(c["name"], text, c) for c in suite["cases"]]
+
+
+def redaction_cases(suite):
+    members(suite, ("suite", "version", "cases"))
+
+    def run(case):
+        source, target = ("text", "expectedText") if "text" in case else ("input", "expected")
+        members(case, ("name", source, target))
+        once = redact(case[source])
+        return ({"once": case[target], "twice": case[target], "of expected": case[target]},
+                {"once": once, "twice": redact(once), "of expected": redact(case[target])})
+    return [(c["name"], run, c) for c in suite["cases"]]
+
+
+def input_hash_cases(suite):
+    members(suite, ("suite", "version", "cases"))
+
+    def run(case):
+        members(case, ("name", "input", "hashed", "inputHash"))
+        form = canonical(redact(case["input"]))
+        return [case["hashed"], case["inputHash"]], [form, sha256(form)]
+    return [(c["name"], run, c) for c in suite["cases"]]
+
+
+def manifest_cases(suite):
+    members(suite, ("suite", "version", "base", "behaviours", "cases"))
+
+    def run(case):
+        expected = sorted((v["field"], v["rule"]) for v in case["violations"] if members(v, ("field", "rule")))
+        if "manifest" in case:
+            members(case, ("name", "manifest", "violations"))
+            return expected, sorted(document_violations(case["manifest"]))
+        members(case, ("name", "tool", "violations"), ("behaviours",))
+        does = patched(suite["behaviours"], case.get("behaviours", {}))
+        return expected, sorted(tool_violations(patched(suite["base"], case["tool"]), does))
+    return [(c["name"], run, c) for c in suite["cases"]]
+
+
+def preflight_cases(suite):
+    members(suite, ("suite", "version", "tools", "cases"))
+    tools = {tool["name"]: tool for tool in suite["tools"]}
+
+    def run(case):
+        members(case, ("name", "tool", "surface", "mode", "hasKey", "error"))
+        return case["error"], preflight(tools[case["tool"]], case["surface"], case["mode"], case["hasKey"])
+    return [(c["name"], run, c) for c in suite["cases"]]
+
+
+def policy_cases(suite):
+    members(suite, ("suite", "version", "tools", "cases"))
+
+    def run(case):
+        members(case, ("name", "tool", "caller", "layers", "input", "decision", "code", "explain"), ("guardrail",))
+        return [case["decision"], case["code"], case.get("guardrail"), case["explain"]], list(decide(case, suite["tools"]))
+    return [(c["name"], run, c) for c in suite["cases"]]
+
+
+def error_cases(suite):
+    """The tables must hold every code and reason once, so that what is missing shows as well."""
+    members(suite, ("suite", "version", "codes", "reasons"))
+
+    def code(case):
+        members(case, ("code", "status", "class"))
+        return [case["status"], case["class"]], [STATUS[case["code"]], error_class(case["code"])]
+
+    def reason(case):
+        members(case, ("reason", "code"))
+        got = REASONS.get(case["reason"], case["reason"].upper())
+        return case["code"], got if got is None or got in STATUS else f"{got} (no code)"
+
+    def complete(_):
+        reasons = [c["reason"] for c in suite["reasons"]]
+        return [sorted(STATUS), []], [sorted(c["code"] for c in suite["codes"]), [r for r in REASONS if r not in reasons]]
+
+    return ([(c["code"], code, c) for c in suite["codes"]] + [(c["reason"], reason, c) for c in suite["reasons"]]
+            + [("the tables are complete", complete, None)])
+
+
+SUITES = {
+    "canonical": canonical_cases, "redaction": redaction_cases, "input-hash": input_hash_cases,
+    "manifest": manifest_cases, "preflight": preflight_cases, "policy": policy_cases, "errors": error_cases,
+}
+
+
+# ---- running -------------------------------------------------------------------------------------------
+
+
+def no_repeats(pairs):
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise Half(f"repeated key among {[key for key, _ in pairs]}")
+    return dict(pairs)
+
+
+def shown(value):
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def run_suite(path):
+    """(name of the suite, number passed, list of failures as (case, expected, got))."""
+    try:
+        suite = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
+        if suite["suite"] not in SUITES or suite["suite"] != path.stem or suite["version"] != 1:
+            raise Half(f"unknown suite {suite['suite']!r}, version {suite['version']!r}")
+        cases = SUITES[suite["suite"]](suite)
+        names = [name for name, _, _ in cases]
+        if not suite.get("cases", suite.get("codes")) or len(set(names)) != len(names):
+            raise Half("no cases, or two of the same name")
+    except Exception as problem:  # whatever is wrong with a file, the other files are still run
+        return path.stem, 0, [("(the file)", "a suite", f"{type(problem).__name__}: {problem}")]
+    passed, failures = 0, []
+    for name, run, case in cases:
+        try:
+            expected, got = map(shown, run(case))
+        except Exception as problem:
+            expected, got = "a case that can be run", f"{type(problem).__name__}: {problem}"
+        if expected == got:
+            passed += 1
+        else:
+            failures.append((name, expected, got))
+    return path.stem, passed, failures
+
+
+def main():
+    passed = failed = 0
+    results = [run_suite(path) for path in sorted(HERE.glob("*.json"))]
+    absent = sorted(set(SUITES) - {name for name, _, _ in results})
+    results += [(name, 0, [("(the file)", "a suite", "no such file")]) for name in absent]
+    for name, good, failures in results:
+        print(f"{name}: {good} passed, {len(failures)} failed")
+        for case, expected, got in failures:
+            print(f"  FAILED {case}\n    expected {expected}\n    got      {got}")
+        passed, failed = passed + good, failed + len(failures)
+    print(f"{passed} passed, {failed} failed")
+    return 0 if passed and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

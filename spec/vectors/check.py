@@ -104,25 +104,28 @@ class Reader:
             return self.object(path, depth + 1)
         return self.number(path)
 
-    def array(self, path, depth):
-        items = []
+    def parts(self, close, path):
+        """Stops before each item of an array or object, until it is closed."""
         self.blank()
-        if self.take("]"):
-            return items
+        if self.take(close):
+            return
         while True:
-            items.append(self.value(path + (len(items),), depth))
+            yield
             self.blank()
-            if self.take("]"):
-                return items
+            if self.take(close):
+                return
             if not self.take(","):
                 raise Refused("syntax", path)
 
+    def array(self, path, depth):
+        items = []
+        for _ in self.parts("]", path):
+            items.append(self.value(path + (len(items),), depth))
+        return items
+
     def object(self, path, depth):
         found = {}
-        self.blank()
-        if self.take("}"):
-            return found
-        while True:
+        for _ in self.parts("}", path):
             self.blank()
             key = self.string()
             if key in found:
@@ -131,11 +134,7 @@ class Reader:
             if not self.take(":"):
                 raise Refused("syntax", path)
             found[key] = self.value(path + (key,), depth)
-            self.blank()
-            if self.take("}"):
-                return found
-            if not self.take(","):
-                raise Refused("syntax", path)
+        return found
 
     def string(self):
         if not self.take('"'):
@@ -414,7 +413,7 @@ TYPES = {
     "array": lambda v: isinstance(v, list),
     "string": lambda v: isinstance(v, str),
     "number": is_number,
-    "integer": lambda v: is_number(v) and v == int(v),
+    "integer": lambda v: is_number(v) and v % 1 == 0,
 }
 KEYWORDS = ("type", "properties", "required", "additionalProperties", "items", "enum")
 
@@ -619,7 +618,7 @@ def tool_matches(pattern, name):
 
 
 def names_tool(entry, name):
-    return entry.startswith("tool:") and tool_matches(entry[len("tool:"):], name)
+    return tool_matches(entry[len("tool:"):] if entry.startswith("tool:") else entry, name)
 
 
 def resolve(document, pointer):
@@ -657,12 +656,15 @@ def condition_holds(condition, document):
     return not isinstance(value, str) or value.startswith(wanted) == (test == "startsWith")
 
 
+def at_least(tool, effect):
+    return SIDE_EFFECTS.index(tool["sideEffect"]) >= SIDE_EFFECTS.index(effect)
+
+
 def ask_matches(entry, tool, document):
     members(entry, (), ("tool", "permission", "sideEffect", "input"))
-    rank = SIDE_EFFECTS.index
     return (("tool" not in entry or tool_matches(entry["tool"], tool["name"]))
             and ("permission" not in entry or entry["permission"] in tool["permissions"])
-            and ("sideEffect" not in entry or rank(tool["sideEffect"]) >= rank(entry["sideEffect"]))
+            and ("sideEffect" not in entry or at_least(tool, entry["sideEffect"]))
             and ("input" not in entry or condition_holds(entry["input"], document)))
 
 
@@ -671,21 +673,20 @@ def first_given(document, *names):
 
 
 def whole(value, low, high):
-    return is_number(value) and value == int(value) and low <= value <= high
+    return is_number(value) and value % 1 == 0 and low <= value <= high
 
 
 def within(place, blocked):
     return place.lower() == blocked.lower() or place.lower().startswith(blocked.lower() + "-")
 
 
-def violated(trade, kinds, live, given, places):
+def violated(trade, kinds, live, given, known, places):
     """The first guardrail of one layer's `trade` section that does not hold, or None."""
-    order, known = "order" in kinds, [p for p in places if isinstance(p, str)]
+    order, place = "order" in kinds, given.get("jurisdiction")
     quantity = first_given(given, "quantity", "targetQuantity")
     price = first_given(given, "limitPrice", "maxPrice")
     good_quantity, good_price = whole(quantity, 0, float("inf")), whole(price, 1, 99)
-    place, traded = given.get("jurisdiction"), [given[k] for k in ("ticker", "marketId", "tokenId")
-                                                if given.get(k) is not None]
+    traded = [given[k] for k in ("ticker", "marketId", "tokenId") if given.get(k) is not None]
 
     def allowed(name):
         return isinstance(name, str) and any(
@@ -710,8 +711,8 @@ def violated(trade, kinds, live, given, places):
         ("requireJurisdiction", order, lambda: known),
         ("jurisdiction", order or "cancellation" in kinds, lambda: place is None
             or isinstance(place, str) and place.lower() == trade["jurisdiction"].lower()),
-        ("blockedJurisdictions", order, lambda: known and len(known) == len(places)
-            and not any(within(p, b) for p in known for b in trade["blockedJurisdictions"])),
+        ("blockedJurisdictions", order, lambda: known and (place is None or isinstance(place, str))
+            and not any(within(p, b) for p in places for b in trade["blockedJurisdictions"])),
         ("confirmToken", order, lambda: isinstance(given.get("confirm"), str)
             and given["confirm"] == trade["confirmToken"]),
     ]
@@ -724,30 +725,31 @@ def violated(trade, kinds, live, given, places):
 
 def trade_guardrail(tool, layers, given):
     """(guardrail, layer or None) if one is violated, else None."""
-    name, rank = tool["name"], SIDE_EFFECTS.index(tool["sideEffect"])
-    kinds, live = set(), tool["sideEffect"] == "live_trade"
-    if name.startswith("runtime.") and rank >= SIDE_EFFECTS.index("runtime"):
+    name, live, kinds = tool["name"], tool["sideEffect"] == "live_trade", set()
+    if name.startswith("runtime.") and at_least(tool, "runtime"):
         kinds.add("start")
-    if rank >= SIDE_EFFECTS.index("paper_trade") or (
-            rank >= SIDE_EFFECTS.index("user_write") and "trade" in tool["permissions"]):
+    if at_least(tool, "paper_trade") or at_least(tool, "user_write") and "trade" in tool["permissions"]:
         kinds.add("cancellation" if name.endswith(".cancel") else "order")
     if not kinds:
         return None
     trades = [(layer, policy["trade"]) for layer, policy in layers if "trade" in policy]
+    granted = [trade for layer, trade in trades if layer in ("server", "key")]
     if live and not any(k not in NO_LIMITS and (k not in TRADE_FLAGS or v is True)
-                        for _, trade in trades for k, v in trade.items()):
+                        for trade in granted for k, v in trade.items()):
         return "trade", None
-    if kinds != {"start"} and given.get("autoExecute") not in (None, False):
-        if not trades:
+    if kinds != {"start"} and given.get("autoExecute") is not None and given["autoExecute"] is not False:
+        if not granted:
             return "allowAutoExecute", None
         for layer, trade in trades:
             if trade.get("allowAutoExecute") is not True:
                 return "allowAutoExecute", layer
         if any(policy.get("maxSideEffect", "live_trade") != "live_trade" for _, policy in layers):
             return "allowAutoExecute", None
-    places = [p for p in [given.get("jurisdiction")] + [t.get("jurisdiction") for _, t in trades] if p is not None]
-    for layer, trade in trades:
-        guardrail = violated(trade, kinds, live, given, places)
+    own = [given["jurisdiction"]] if isinstance(given.get("jurisdiction"), str) else []
+    stated = [trade.get("jurisdiction") for _, trade in trades]
+    for i, (layer, trade) in enumerate(trades):
+        known = own + [p for p in stated[:i + 1] if p is not None]  # this layer's and those before it
+        guardrail = violated(trade, kinds, live, given, known, own + [p for p in stated if p is not None])
         if guardrail:
             return guardrail, layer
     return None
@@ -756,76 +758,63 @@ def trade_guardrail(tool, layers, given):
 FORBIDDEN = ("unguarded_live_trade", "credential_exfiltration", "unconfined_execution")
 
 
+def refusals(tool, caller, layers, given):
+    """Each step with None, or with what refuses there: (code, layer or None, guardrail or None)."""
+    yield "existence", None if tool else ("UNKNOWN_TOOL", None, None)
+    name, permissions, identity = tool["name"], tool["permissions"], caller["identity"]
+    anonymous, live = identity == "anonymous", caller["mode"] == "live"
+
+    def refuse(code, when):
+        return (code, None, None) if when else None
+
+    def by_layer(code, test):
+        return next(((code, layer, None) for layer, policy in layers if test(policy)), None)
+
+    def exceeded(ceiling, effect, ranks):
+        return lambda policy: ceiling in policy and ranks.index(policy[ceiling]) < ranks.index(tool[effect])
+
+    def not_granted(policy):
+        allow = policy.get("allow")
+        return allow is not None and not (
+            any(names_tool(entry, name) for entry in allow) or all(p in allow for p in permissions))
+
+    yield "status", refuse("TOOL_NOT_ACTIVE", tool["status"] != "implemented")
+    yield "agent_callable", refuse(
+        "TOOL_NOT_CALLABLE", caller["surface"] == "agent" and not tool["agent"]["callable"])
+    yield "identity", (
+        refuse("MISSING_API_KEY", preflight(tool, caller["surface"], caller["mode"], not anonymous))
+        or refuse("INVALID_API_KEY", not anonymous and "invalid" in identity)
+        or refuse("SCOPE_MISSING", not anonymous and live and "call" not in identity["scopes"]))
+    yield "forbidden_risk", refuse("FORBIDDEN_RISK", any(risk in FORBIDDEN for risk in tool["risk"]))
+    yield "deny", by_layer("PERMISSION_DENIED", lambda policy: any(
+        entry in permissions or names_tool(entry, name) for entry in policy.get("deny", [])))
+    yield "allow", by_layer("PERMISSION_NOT_GRANTED", not_granted)
+    yield "max_side_effect", by_layer("SIDE_EFFECT_EXCEEDED", exceeded("maxSideEffect", "sideEffect", SIDE_EFFECTS))
+    yield "max_cost_effect", by_layer("COST_EFFECT_EXCEEDED", exceeded("maxCostEffect", "costEffect", COST_EFFECTS))
+    user_data = "user_data" in permissions
+    yield "user_data", (refuse("MISSING_API_KEY", user_data and live and anonymous)
+                        or refuse("TOOL_NOT_CALLABLE", user_data and not tool["authRequired"]))
+    yield "input", refuse(
+        "INVALID_INPUT", not isinstance(given, dict) or not fits(given, tool.get("inputSchema", True)))
+    guardrail = trade_guardrail(tool, layers, given)
+    yield "trade_guardrails", guardrail and ("TRADE_GUARDRAIL", guardrail[1], guardrail[0])
+
+
 def decide(case, tools):
     """decision, code, guardrail and explanation of one case."""
     caller, given = members(case["caller"], ("surface", "mode", "identity")), case["input"]
-    identity, layers, explain = caller["identity"], layers_of(case), []
-    if identity != "anonymous":
-        members(identity, (), ("invalid", "scopes"))
-    anonymous, on_agent, live = identity == "anonymous", caller["surface"] == "agent", caller["mode"] == "live"
-
-    def refused(step, code, layer=None, guardrail=None):
-        explain.append([step, "refuse"] + ([layer] if layer else []))
-        return "deny", code, guardrail, explain
-
-    def passed(step):
+    if caller["identity"] != "anonymous":
+        members(caller["identity"], (), ("invalid", "scopes"))
+    tool, layers, explain = tools.get(case["tool"]), layers_of(case), []
+    for step, refusal in refusals(tool, caller, layers, given):
+        if refusal:
+            code, layer, guardrail = refusal
+            return ["deny", code, guardrail, explain + [[step, "refuse"] + ([layer] if layer else [])]]
         explain.append([step, "pass"])
-
-    tool = next((t for t in tools if t["name"] == case["tool"]), None)
-    if tool is None:
-        return refused("existence", "UNKNOWN_TOOL")
-    passed("existence")
-    name, permissions = tool["name"], tool["permissions"]
-    if tool["status"] != "implemented":
-        return refused("status", "TOOL_NOT_ACTIVE")
-    passed("status")
-    if on_agent and not tool["agent"]["callable"]:
-        return refused("agent_callable", "TOOL_NOT_CALLABLE")
-    passed("agent_callable")
-    if preflight(tool, caller["surface"], caller["mode"], not anonymous):
-        return refused("identity", "MISSING_API_KEY")
-    if not anonymous and "invalid" in identity:
-        return refused("identity", "INVALID_API_KEY")
-    if not anonymous and live and "call" not in identity["scopes"]:
-        return refused("identity", "SCOPE_MISSING")
-    passed("identity")
-    if any(risk in FORBIDDEN for risk in tool["risk"]):
-        return refused("forbidden_risk", "FORBIDDEN_RISK")
-    passed("forbidden_risk")
-    for layer, policy in layers:
-        if any(entry in permissions or names_tool(entry, name) for entry in policy.get("deny", [])):
-            return refused("deny", "PERMISSION_DENIED", layer)
-    passed("deny")
-    for layer, policy in layers:
-        allow = policy.get("allow")
-        if allow is not None and not (any(names_tool(e, name) for e in allow) or all(p in allow for p in permissions)):
-            return refused("allow", "PERMISSION_NOT_GRANTED", layer)
-    passed("allow")
-    for step, code, ceiling, effect, ranks in (
-            ("max_side_effect", "SIDE_EFFECT_EXCEEDED", "maxSideEffect", "sideEffect", SIDE_EFFECTS),
-            ("max_cost_effect", "COST_EFFECT_EXCEEDED", "maxCostEffect", "costEffect", COST_EFFECTS)):
-        for layer, policy in layers:
-            if ceiling in policy and ranks.index(policy[ceiling]) < ranks.index(tool[effect]):
-                return refused(step, code, layer)
-        passed(step)
-    if "user_data" in permissions and live and anonymous:
-        return refused("user_data", "MISSING_API_KEY")
-    if "user_data" in permissions and not tool["authRequired"]:
-        return refused("user_data", "TOOL_NOT_CALLABLE")
-    passed("user_data")
-    if not isinstance(given, dict) or not fits(given, tool.get("inputSchema", True)):
-        return refused("input", "INVALID_INPUT")
-    passed("input")
-    violation = trade_guardrail(tool, layers, given)
-    if violation:
-        return refused("trade_guardrails", "TRADE_GUARDRAIL", violation[1], violation[0])
-    passed("trade_guardrails")
     for layer, policy in layers:
         if any(ask_matches(entry, tool, given) for entry in policy.get("ask", [])):
-            explain.append(["approval", "ask", layer])
-            return "pending", None, None, explain
-    passed("approval")
-    return "approve", None, None, explain
+            return ["pending", None, None, explain + [["approval", "ask", layer]]]
+    return ["approve", None, None, explain + [["approval", "pass"]]]
 
 
 # ---- errors --------------------------------------------------------------------------------------------
@@ -852,117 +841,89 @@ def error_class(code):
     return "".join(word.capitalize() for word in code.split("_")) + "Error"
 
 
-# ---- the suites: each yields (name, function that gives (expected, got)) -------------------------------
+# ---- the suites: a function for each kind of case gives (expected, got) ---------------------------------
 
 
-def canonical_cases(suite):
-    members(suite, ("suite", "version", "cases", "numbers"))
+def number_case(case, _):
+    members(case, ("bits", "written"))
+    return case["written"], written(struct.unpack(">d", bytes.fromhex(case["bits"]))[0])
 
-    def number(case):
-        members(case, ("bits", "written"))
-        return case["written"], written(struct.unpack(">d", bytes.fromhex(case["bits"]))[0])
 
-    def text(case):
-        source = "hex" if "hex" in case else "text"
-        members(case, ("name", source) + (("error",) if "error" in case else ("canonical", "sha256")))
+def canonical_case(case, _):
+    source = "hex" if "hex" in case else "text"
+    members(case, ("name", source) + (("error",) if "error" in case else ("canonical", "sha256")))
+    try:
         data = bytes.fromhex(case["hex"]) if source == "hex" else case["text"].encode("utf-8")
-        try:
-            form = canonical(Reader(data).document())
-            got = {"canonical": form, "sha256": sha256(form)}
-        except Refused as refusal:
-            got = {"kind": refusal.kind, "pointer": refusal.pointer}
-        if "error" not in case:
-            return {k: case[k] for k in ("canonical", "sha256")}, got
-        expected = dict(members(case["error"], ("kind", "pointer")))
-        if expected["kind"] in ("syntax", "too_deep"):
-            for side in (expected, got):
-                side.pop("pointer", None)
-        return expected, got
-
-    if not suite["numbers"]:
-        raise Half("no numbers")
-    return [("number " + c["bits"], number, c) for c in suite["numbers"]] + [(c["name"], text, c) for c in suite["cases"]]
+        form = canonical(Reader(data).document())
+        got = {"canonical": form, "sha256": sha256(form)}
+    except Refused as refusal:
+        got = {"kind": refusal.kind, "pointer": refusal.pointer}
+    if "error" not in case:
+        return {k: case[k] for k in ("canonical", "sha256")}, got
+    expected = dict(members(case["error"], ("kind", "pointer")))
+    if expected["kind"] in ("syntax", "too_deep") and "kind" in got:
+        got["pointer"] = expected["pointer"]
+    return expected, got
 
 
-def redaction_cases(suite):
-    members(suite, ("suite", "version", "cases"))
-
-    def run(case):
-        source, target = ("text", "expectedText") if "text" in case else ("input", "expected")
-        members(case, ("name", source, target))
-        once = redact(case[source])
-        return ({"once": case[target], "twice": case[target], "of expected": case[target]},
-                {"once": once, "twice": redact(once), "of expected": redact(case[target])})
-    return [(c["name"], run, c) for c in suite["cases"]]
+def redaction_case(case, _):
+    source, target = ("text", "expectedText") if "text" in case else ("input", "expected")
+    members(case, ("name", source, target))
+    once = redact(case[source])
+    return ({"once": case[target], "twice": case[target], "expected again": case[target]},
+            {"once": once, "twice": redact(once), "expected again": redact(case[target])})
 
 
-def input_hash_cases(suite):
-    members(suite, ("suite", "version", "cases"))
-
-    def run(case):
-        members(case, ("name", "input", "hashed", "inputHash"))
-        form = canonical(redact(case["input"]))
-        return [case["hashed"], case["inputHash"]], [form, sha256(form)]
-    return [(c["name"], run, c) for c in suite["cases"]]
+def input_hash_case(case, _):
+    members(case, ("name", "input", "hashed", "inputHash"))
+    form = canonical(redact(case["input"]))
+    return [case["hashed"], case["inputHash"]], [form, sha256(form)]
 
 
-def manifest_cases(suite):
-    members(suite, ("suite", "version", "base", "behaviours", "cases"))
-
-    def run(case):
-        expected = sorted((v["field"], v["rule"]) for v in case["violations"] if members(v, ("field", "rule")))
-        if "manifest" in case:
-            members(case, ("name", "manifest", "violations"))
-            return expected, sorted(document_violations(case["manifest"]))
-        members(case, ("name", "tool", "violations"), ("behaviours",))
-        does = patched(suite["behaviours"], case.get("behaviours", {}))
-        return expected, sorted(tool_violations(patched(suite["base"], case["tool"]), does))
-    return [(c["name"], run, c) for c in suite["cases"]]
+def manifest_case(case, suite):
+    expected = sorted((v["field"], v["rule"]) for v in case["violations"] if members(v, ("field", "rule")))
+    if "manifest" in case:
+        members(case, ("name", "manifest", "violations"))
+        return expected, sorted(document_violations(case["manifest"]))
+    members(case, ("name", "tool", "violations"), ("behaviours",))
+    does = patched(suite["behaviours"], case.get("behaviours", {}))
+    return expected, sorted(tool_violations(patched(suite["base"], case["tool"]), does))
 
 
-def preflight_cases(suite):
-    members(suite, ("suite", "version", "tools", "cases"))
+def preflight_case(case, suite):
+    members(case, ("name", "tool", "surface", "mode", "hasKey", "error"))
     tools = {tool["name"]: tool for tool in suite["tools"]}
-
-    def run(case):
-        members(case, ("name", "tool", "surface", "mode", "hasKey", "error"))
-        return case["error"], preflight(tools[case["tool"]], case["surface"], case["mode"], case["hasKey"])
-    return [(c["name"], run, c) for c in suite["cases"]]
+    return case["error"], preflight(tools[case["tool"]], case["surface"], case["mode"], case["hasKey"])
 
 
-def policy_cases(suite):
-    members(suite, ("suite", "version", "tools", "cases"))
-
-    def run(case):
-        members(case, ("name", "tool", "caller", "layers", "input", "decision", "code", "explain"), ("guardrail",))
-        return [case["decision"], case["code"], case.get("guardrail"), case["explain"]], list(decide(case, suite["tools"]))
-    return [(c["name"], run, c) for c in suite["cases"]]
+def policy_case(case, suite):
+    members(case, ("name", "tool", "caller", "layers", "input", "decision", "code", "explain"), ("guardrail",))
+    tools = {tool["name"]: tool for tool in suite["tools"]}
+    return [case["decision"], case["code"], case.get("guardrail"), case["explain"]], decide(case, tools)
 
 
-def error_cases(suite):
-    """The tables must hold every code and reason once, so that what is missing shows as well."""
-    members(suite, ("suite", "version", "codes", "reasons"))
-
-    def code(case):
-        members(case, ("code", "status", "class"))
-        return [case["status"], case["class"]], [STATUS[case["code"]], error_class(case["code"])]
-
-    def reason(case):
-        members(case, ("reason", "code"))
-        got = REASONS.get(case["reason"], case["reason"].upper())
-        return case["code"], got if got is None or got in STATUS else f"{got} (no code)"
-
-    def complete(_):
-        reasons = [c["reason"] for c in suite["reasons"]]
-        return [sorted(STATUS), []], [sorted(c["code"] for c in suite["codes"]), [r for r in REASONS if r not in reasons]]
-
-    return ([(c["code"], code, c) for c in suite["codes"]] + [(c["reason"], reason, c) for c in suite["reasons"]]
-            + [("the tables are complete", complete, None)])
+def code_case(case, suite):
+    members(case, ("code", "status", "class"))
+    missing = sorted(set(STATUS) - {c["code"] for c in suite["codes"]})  # a table with holes fails as a whole
+    return [case["status"], case["class"], []], [STATUS[case["code"]], error_class(case["code"]), missing]
 
 
+def reason_case(case, suite):
+    members(case, ("reason", "code"))
+    missing = sorted(set(REASONS) - {c["reason"] for c in suite["reasons"]})
+    code = REASONS.get(case["reason"], case["reason"].upper())
+    return [case["code"], True, []], [code, code is None or code in STATUS, missing]
+
+
+# Per suite: its lists of cases with the function that runs them, and what else the file holds.
 SUITES = {
-    "canonical": canonical_cases, "redaction": redaction_cases, "input-hash": input_hash_cases,
-    "manifest": manifest_cases, "preflight": preflight_cases, "policy": policy_cases, "errors": error_cases,
+    "canonical": ({"numbers": number_case, "cases": canonical_case}, ()),
+    "redaction": ({"cases": redaction_case}, ()),
+    "input-hash": ({"cases": input_hash_case}, ()),
+    "manifest": ({"cases": manifest_case}, ("base", "behaviours")),
+    "preflight": ({"cases": preflight_case}, ("tools",)),
+    "policy": ({"cases": policy_case}, ("tools",)),
+    "errors": ({"codes": code_case, "reasons": reason_case}, ()),
 }
 
 
@@ -975,44 +936,51 @@ def no_repeats(pairs):
     return dict(pairs)
 
 
-def shown(value):
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+def load(path):
+    """The suite in a file as a list of (name, function, case, suite)."""
+    suite = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
+    name = suite.get("suite")
+    if name not in SUITES or name != path.stem or suite.get("version") != 1:
+        raise Half(f"unknown suite {name!r}, version {suite.get('version')!r}")
+    lists, others = SUITES[name]
+    members(suite, ("suite", "version", *lists, *others))
+    cases = []
+    for key, run in lists.items():
+        names = [next((str(c[k]) for k in ("name", "bits", "reason", "code") if k in c), "?") for c in suite[key]]
+        if not names or len(set(names)) != len(names):
+            raise Half(f"{key}: none at all, or two of the same name")
+        cases += [(label, run, case, suite) for label, case in zip(names, suite[key])]
+    return cases
 
 
 def run_suite(path):
-    """(name of the suite, number passed, list of failures as (case, expected, got))."""
-    try:
-        suite = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
-        if suite["suite"] not in SUITES or suite["suite"] != path.stem or suite["version"] != 1:
-            raise Half(f"unknown suite {suite['suite']!r}, version {suite['version']!r}")
-        cases = SUITES[suite["suite"]](suite)
-        names = [name for name, _, _ in cases]
-        if not suite.get("cases", suite.get("codes")) or len(set(names)) != len(names):
-            raise Half("no cases, or two of the same name")
-    except Exception as problem:  # whatever is wrong with a file, the other files are still run
-        return path.stem, 0, [("(the file)", "a suite", f"{type(problem).__name__}: {problem}")]
+    """(number passed, failures as (case, expected, got)). Whatever is wrong with one file or case, the
+    others are still run."""
     passed, failures = 0, []
-    for name, run, case in cases:
+    try:
+        cases = load(path)
+    except Exception as problem:
+        return 0, [("(the file)", "a suite", f"{type(problem).__name__}: {problem}")]
+    for name, run, case, suite in cases:
         try:
-            expected, got = map(shown, run(case))
+            expected, got = (json.dumps(side, ensure_ascii=False, sort_keys=True) for side in run(case, suite))
         except Exception as problem:
             expected, got = "a case that can be run", f"{type(problem).__name__}: {problem}"
         if expected == got:
             passed += 1
         else:
             failures.append((name, expected, got))
-    return path.stem, passed, failures
+    return passed, failures
 
 
 def main():
     passed = failed = 0
-    results = [run_suite(path) for path in sorted(HERE.glob("*.json"))]
-    absent = sorted(set(SUITES) - {name for name, _, _ in results})
-    results += [(name, 0, [("(the file)", "a suite", "no such file")]) for name in absent]
-    for name, good, failures in results:
-        print(f"{name}: {good} passed, {len(failures)} failed")
-        for case, expected, got in failures:
-            print(f"  FAILED {case}\n    expected {expected}\n    got      {got}")
+    paths = {HERE / f"{name}.json" for name in SUITES} | set(HERE.glob("*.json"))  # an absent suite fails too
+    for path in sorted(paths):
+        good, failures = run_suite(path)
+        print(f"{path.stem}: {good} passed, {len(failures)} failed")
+        for name, expected, got in failures:
+            print(f"  FAILED {name}\n    expected {expected}\n    got      {got}")
         passed, failed = passed + good, failed + len(failures)
     print(f"{passed} passed, {failed} failed")
     return 0 if passed and not failed else 1

@@ -1,5 +1,7 @@
 //! The golden vectors of the policy crate, run against the product.
 
+#![cfg(test)]
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;

@@ -53,6 +53,8 @@ class Refused(Exception):
 
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*)"')
+ESCAPE = re.compile(r"\\(?:u(....)|(.))")
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 MAX_DEPTH = 128
 
@@ -74,11 +76,8 @@ class Reader:
             raise Refused("syntax")
         return value
 
-    def peek(self):
-        return self.text[self.at:self.at + 1]
-
     def blank(self):
-        while self.peek() and self.peek() in " \t\r\n":
+        while self.text[self.at:self.at + 1] in (" ", "\t", "\r", "\n"):
             self.at += 1
 
     def take(self, word):
@@ -93,7 +92,7 @@ class Reader:
         for word, value in (("null", None), ("true", True), ("false", False)):
             if self.take(word):
                 return value
-        first = self.peek()
+        first = self.text[self.at:self.at + 1]
         if first == '"':
             return self.string()
         if first in ("[", "{") and depth == MAX_DEPTH:
@@ -137,30 +136,13 @@ class Reader:
         return found
 
     def string(self):
-        if not self.take('"'):
+        match = STRING.match(self.text, self.at)
+        if not match:
             raise Refused("syntax")
-        units = []
-        while not self.take('"'):
-            char = self.peek()
-            if char == "" or char < " ":
-                raise Refused("syntax")
-            self.at += 1
-            if char == "\\":
-                kind = self.peek()
-                self.at += 1
-                if kind == "u":
-                    digits = self.text[self.at:self.at + 4]
-                    if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
-                        raise Refused("syntax")
-                    self.at += 4
-                    char = chr(int(digits, 16))
-                elif kind in ESCAPES:
-                    char = ESCAPES[kind]
-                else:
-                    raise Refused("syntax")
-            units.append(char)
+        self.at = match.end()
+        units = ESCAPE.sub(lambda e: chr(int(e[1], 16)) if e[1] else ESCAPES[e[2]], match[1])
         try:  # joins surrogate pairs; a surrogate alone is no character
-            return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+            return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
             raise Refused("syntax")
 
@@ -240,6 +222,7 @@ KEY_FORMATS = re.compile("|".join(f"(?:{f})" for f in RULES["keyFormats"]))
 CREDENTIALS = re.compile(RULES["credentials"])
 PEM_BEGIN, PEM_END = re.compile(RULES["pem"]["begin"]), re.compile(RULES["pem"]["end"])
 NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+QUOTES = "\"'`"
 
 
 def words(name):
@@ -251,7 +234,7 @@ def words(name):
 
 
 def hides(name):
-    if len(name.encode("utf-8")) > 256 or not name.isascii():
+    if len(name.encode("utf-8")) > 256 or not name.isascii() or any(p in name for p in PLACEHOLDERS):
         return False
     found = words(name)
     if not found:
@@ -298,13 +281,13 @@ def placeholder_at(text, at):
     return next((p for p in PLACEHOLDERS if text.startswith(p, at)), "")
 
 
-def name_before(text, at):
+def name_before(text, at, floor):
     for skipped in (" \t", "\"'`\\]"):
-        floor = max(at - 8, 0)
-        while at > floor and text[at - 1] in skipped:
+        farthest = max(at - 8, floor)
+        while at > farthest and text[at - 1] in skipped:
             at -= 1
     end = at
-    while at > 0 and text[at - 1] in NAME_CHARS:
+    while at > floor and text[at - 1] in NAME_CHARS:
         at -= 1
     return text[at:end]
 
@@ -313,42 +296,41 @@ def value_span(text, at, name):
     """Where a value that may start at `at` really starts, and where it ends."""
     while text[at:at + 1] in (" ", "\t"):
         at += 1
-    slashes = len(text[at:]) - len(text[at:].lstrip("\\"))
+    slashes = run_of_backslashes(text[at:][::-1])
     quote = text[at + slashes:at + slashes + 1]
-    if quote and quote in "\"'`":
-        start = at + slashes + 1
-        if slashes:
-            end = text.find("\\" * slashes + quote, start)
-            return start, len(text) if end < 0 else end
-        end = start
-        while end < len(text):
-            before = text[start:end]
-            if text[end] == quote and (len(before) - len(before.rstrip("\\"))) % 2 == 0:
-                break
-            end += 1
-        return start, end
+    quoted_value = bool(quote) and quote in QUOTES
+    start = at + slashes + 1 if quoted_value else at
     to_line_end = name.lower().endswith(("authorization", "cookie"))
-    enders = "\r\n\"'" if to_line_end else " \t\r\n\"'`&,;)}]<>\\|"
-    end = at
+    enders = "\r\n\"'" if to_line_end else " \t\r\n\"'`&,;)}]<>|"
+    end = start
     while end < len(text):
         if placeholder_at(text, end):
             end += len(placeholder_at(text, end))
-        elif text[end] in enders:
+            continue
+        if quoted_value:
+            if text[end] == quote and run_of_backslashes(text[:end]) % (2 * (slashes + 1)) == slashes:
+                return start, max(start, end - slashes)
+        elif text[end] in enders or text[end] == "\\" and text[end + 1:end + 2] in tuple(QUOTES):
             break
-        else:
-            end += 1
-    return at, end
+        end += 1
+    return start, end
+
+
+def run_of_backslashes(text):
+    """How many backslashes `text` ends in."""
+    return len(text) - len(text.rstrip("\\"))
 
 
 def hide_assignments(text):
-    out, copied, at = "", 0, 0
+    out, copied, at, floor = "", 0, 0, 0
     while at < len(text):
         char, name, behind = text[at], "", at + 1
         if placeholder_at(text, at):
             at += len(placeholder_at(text, at))
+            floor = at
             continue
         if char == "=" or char == ":" and text[at + 1:at + 2] != ":" and text[at - 1:at] != ":":
-            name = name_before(text, at)
+            name = name_before(text, at, floor)
             while text[behind:behind + 1] in ("=", ">"):
                 behind += 1
         elif char == "-" and text[at + 1:at + 2] == "-" and (at == 0 or text[at - 1] not in NAME_CHARS):
@@ -364,7 +346,7 @@ def hide_assignments(text):
                 if text[start:end] not in PLACEHOLDERS:
                     out += text[copied:start] + FIELD
                     copied = end
-                at = end
+                at = floor = end
     return out + text[copied:]
 
 
@@ -520,14 +502,16 @@ def tool_violations(tool, does=None):
     first += [(field, "unknown_field") for field in tool if field not in REQUIRED + OPTIONAL]
     name = tool.get("name")
     if isinstance(name, str):
-        if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", name) or len(name) > 128:
-            first.append(("name", "canonical_name"))
         if name in RESERVED or name.startswith("events."):
             first.append(("name", "reserved_name"))
+        elif not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", name) or len(name) > 128:
+            first.append(("name", "canonical_name"))
     if first:
         return first
     found = [(field, "shape") for field, good in SHAPES.items()
              if member(tool, field) is not None and not good(member(tool, field))]
+    if found:
+        return found
 
     auth, side, cost = tool["authRequired"], tool["sideEffect"], tool["costEffect"]
     user_data = "user_data" in tool["permissions"]
@@ -561,7 +545,7 @@ def tool_violations(tool, does=None):
             ("permissions", "behaviour_user_data", user_data != does["userData"]),
             ("authRequired", "behaviour_account_context", does["accountContext"] and not auth),
         ]
-    return found + [(field, rule) for field, rule, holds in broken if holds]
+    return [(field, rule) for field, rule, holds in broken if holds]
 
 
 def document_violations(document):
@@ -597,7 +581,8 @@ TRADE_FLAGS = ("requireLimitPrice", "dryRunOnly", "requireJurisdiction")
 NO_LIMITS = ("allowAutoExecute", "allowRuntimeStart", "jurisdiction")
 TRADE = TRADE_FLAGS + NO_LIMITS + ("allowedVenues", "allowedTickers", "maxOrderCostCents", "maxQuantity",
                                    "blockedJurisdictions", "confirmToken")
-TESTS = ("exists", "equals", "notEquals", "oneOf", "notOneOf", "above", "below", "startsWith", "notStartsWith", "contains")
+TESTS = ("exists", "equals", "notEquals", "oneOf", "notOneOf", "above", "below", "startsWith", "notStartsWith",
+         "contains")
 NOWHERE = object()
 
 
@@ -650,9 +635,7 @@ def condition_holds(condition, document):
     if test in ("above", "below"):
         return not is_number(value) or (value > wanted if test == "above" else value < wanted)
     if test == "contains":
-        if isinstance(value, list):
-            return any(equal(item, wanted) for item in value)
-        return not (isinstance(value, str) and isinstance(wanted, str)) or wanted in value
+        return not isinstance(value, str) or wanted in value
     return not isinstance(value, str) or value.startswith(wanted) == (test == "startsWith")
 
 
@@ -668,8 +651,13 @@ def ask_matches(entry, tool, document):
             and ("input" not in entry or condition_holds(entry["input"], document)))
 
 
-def first_given(document, *names):
-    return next((document[name] for name in names if document.get(name) is not None), None)
+def all_given(document, *names):
+    return [document[name] for name in names if document.get(name) is not None]
+
+
+def place_of(value):
+    """A jurisdiction without the blanks around it; None for one that says nothing."""
+    return (value.strip() or None) if isinstance(value, str) else None
 
 
 def whole(value, low, high):
@@ -682,10 +670,12 @@ def within(place, blocked):
 
 def violated(trade, kinds, live, given, known, places):
     """The first guardrail of one layer's `trade` section that does not hold, or None."""
-    order, place = "order" in kinds, given.get("jurisdiction")
-    quantity = first_given(given, "quantity", "targetQuantity")
-    price = first_given(given, "limitPrice", "maxPrice")
-    good_quantity, good_price = whole(quantity, 0, float("inf")), whole(price, 1, 99)
+    order, said = "order" in kinds, given.get("jurisdiction")
+    place, good_place = place_of(said), said is None or isinstance(said, str)
+    quantities = all_given(given, "quantity", "targetQuantity")
+    prices = all_given(given, "limitPrice", "maxPrice")
+    good_quantity = bool(quantities) and all(whole(q, 0, float("inf")) for q in quantities)
+    good_prices = all(whole(p, 1, 99) for p in prices)
     traded = [given[k] for k in ("ticker", "marketId", "tokenId") if given.get(k) is not None]
 
     def allowed(name):
@@ -694,30 +684,32 @@ def violated(trade, kinds, live, given, known, places):
             for t in trade["allowedTickers"])
 
     def affordable():
-        if not good_quantity or not (price is None or good_price):
+        if not good_quantity or not good_prices:
             return False
-        each = 100 if price is None else price if given.get("action") == "buy" else max(price, 100 - price)
-        return quantity * each <= trade["maxOrderCostCents"]
+        each = max((p if given.get("action") == "buy" else max(p, 100 - p) for p in prices), default=100)
+        return max(quantities) * each <= trade["maxOrderCostCents"]
 
     rules = [
         ("allowedVenues", order, lambda: isinstance(given.get("venue"), str)
             and given["venue"].lower() in [v.lower() for v in trade["allowedVenues"]]),
         ("allowedTickers", order, lambda: traded and all(map(allowed, traded))),
         ("maxOrderCostCents", order, affordable),
-        ("maxQuantity", order, lambda: good_quantity and quantity <= trade["maxQuantity"]),
-        ("requireLimitPrice", order, lambda: good_price),
+        ("maxQuantity", order, lambda: good_quantity and max(quantities) <= trade["maxQuantity"]),
+        ("requireLimitPrice", order, lambda: prices and good_prices),
         ("allowRuntimeStart", "start" in kinds, lambda: trade.get("allowRuntimeStart") is True),
         ("dryRunOnly", order and live, lambda: given.get("dryRun") is True),
-        ("requireJurisdiction", order, lambda: known),
-        ("jurisdiction", order or "cancellation" in kinds, lambda: place is None
-            or isinstance(place, str) and place.lower() == trade["jurisdiction"].lower()),
-        ("blockedJurisdictions", order, lambda: known and (place is None or isinstance(place, str))
+        ("requireJurisdiction", order, lambda: good_place and known),
+        ("jurisdiction", order or "cancellation" in kinds, lambda: good_place
+            and (place is None or place.lower() == place_of(trade["jurisdiction"]).lower())),
+        ("blockedJurisdictions", order, lambda: good_place and known
             and not any(within(p, b) for p in places for b in trade["blockedJurisdictions"])),
         ("confirmToken", order, lambda: isinstance(given.get("confirm"), str)
             and given["confirm"] == trade["confirmToken"]),
     ]
     for name, concerns, holds in rules:
         stated = trade.get(name) is True if name in TRADE_FLAGS else name in trade or name == "allowRuntimeStart"
+        if name == "jurisdiction":
+            stated = place_of(trade.get(name)) is not None
         if stated and concerns and not holds():
             return name
     return None
@@ -735,6 +727,7 @@ def trade_guardrail(tool, layers, given):
     trades = [(layer, policy["trade"]) for layer, policy in layers if "trade" in policy]
     granted = [trade for layer, trade in trades if layer in ("server", "key")]
     if live and not any(k not in NO_LIMITS and (k not in TRADE_FLAGS or v is True)
+                        and (k, v) != ("blockedJurisdictions", [])
                         for trade in granted for k, v in trade.items()):
         return "trade", None
     if kinds != {"start"} and given.get("autoExecute") is not None and given["autoExecute"] is not False:
@@ -745,8 +738,8 @@ def trade_guardrail(tool, layers, given):
                 return "allowAutoExecute", layer
         if any(policy.get("maxSideEffect", "live_trade") != "live_trade" for _, policy in layers):
             return "allowAutoExecute", None
-    own = [given["jurisdiction"]] if isinstance(given.get("jurisdiction"), str) else []
-    stated = [trade.get("jurisdiction") for _, trade in trades]
+    own = [place_of(given.get("jurisdiction"))] if place_of(given.get("jurisdiction")) else []
+    stated = [place_of(trade.get("jurisdiction")) for _, trade in trades]
     for i, (layer, trade) in enumerate(trades):
         known = own + [p for p in stated[:i + 1] if p is not None]  # this layer's and those before it
         guardrail = violated(trade, kinds, live, given, known, own + [p for p in stated if p is not None])
@@ -794,10 +787,19 @@ def refusals(tool, caller, layers, given):
     user_data = "user_data" in permissions
     yield "user_data", (refuse("MISSING_API_KEY", user_data and live and anonymous)
                         or refuse("TOOL_NOT_CALLABLE", user_data and not tool["authRequired"]))
-    yield "input", refuse(
-        "INVALID_INPUT", not isinstance(given, dict) or not fits(given, tool.get("inputSchema", True)))
+    yield "input", refuse("INVALID_INPUT", not isinstance(given, dict) or not is_taken(given)
+                          or not fits(given, tool.get("inputSchema", True)))
     guardrail = trade_guardrail(tool, layers, given)
     yield "trade_guardrails", guardrail and ("TRADE_GUARDRAIL", guardrail[1], guardrail[0])
+
+
+def is_taken(value):
+    """Does strict reading take the text of this value?"""
+    try:
+        Reader(json.dumps(value).encode()).document()
+        return True
+    except Refused:
+        return False
 
 
 def decide(case, tools):

@@ -106,10 +106,10 @@ impl fmt::Display for JsonErrorKind {
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.kind)?;
         if !self.pointer.is_empty() {
-            write!(f, " at {}", Quoted::new(&self.pointer))?;
+            write!(f, "{}: ", Quoted::new(&self.pointer))?;
         }
+        write!(f, "{}", self.kind)?;
         if let Some(Position { line, column }) = self.position {
             write!(f, " (line {line}, column {column})")?;
         }

@@ -101,6 +101,16 @@ fn credentials_in_headers_urls_and_assignments_are_taken_out() {
         ("env['API_KEY'] = 'abc'", "env['API_KEY'] = '[redacted:field]'"),
         ("secret => abc", "secret => [redacted:field]"),
         ("password=", "password="),
+        (r"password=\x y", "password=[redacted:field] y"),
+        (r"password=a\b y", "password=[redacted:field] y"),
+        (r#"{\"password\":\"a\\\"b\",\"n\":1}"#, r#"{\"password\":\"[redacted:field]\",\"n\":1}"#),
+        (
+            r#"{\"password\":\"ends in a backslash\\\\\",\"n\":1}"#,
+            r#"{\"password\":\"[redacted:field]\",\"n\":1}"#,
+        ),
+        (r#"\"Authorization: Basic abc\" x"#, r#"\"Authorization: [redacted:field]\" x"#),
+        ("[redacted:url-password]=kept", "[redacted:url-password]=kept"),
+        ("password=token]=kept", "password=[redacted:field]]=kept"),
     ] {
         assert_eq!(redact_text(text), expected, "{text}");
         assert_eq!(redact_text(expected), expected, "again: {text}");
@@ -115,6 +125,17 @@ fn keys_of_an_object_are_redacted_and_none_is_lost() {
         json!({"plain": 0, "[redacted:provider-key]": 1, "[redacted:provider-key]#2": 2});
     assert_eq!(clean(value), expected);
     assert_eq!(clean(expected.clone()), expected);
+}
+
+#[test]
+fn a_key_that_was_redacted_hides_nothing() {
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
+    let once = clean(json!({ jwt: "kept", "http://ann:pw1234@": "kept too" }));
+    assert_eq!(
+        once,
+        json!({"[redacted:jwt]": "kept", "http://ann:[redacted:url-password]@": "kept too"})
+    );
+    assert_eq!(clean(once.clone()), once);
 }
 
 #[test]
@@ -161,7 +182,7 @@ fn hostile_text() -> impl Strategy<Value = String> {
         Just(format!("ghp_{}", "a".repeat(36))),
         Just("AKIAAAAAAAAAAAAAAAAA".to_owned()),
         Just("sk-".to_owned()),
-        Just("eyJabcdefgh.".to_owned()),
+        Just("eyJabcdefgh.eyJabcd".to_owned()),
         "[a-zA-Z0-9]{1,12}",
         "\\PC{0,4}",
     ];

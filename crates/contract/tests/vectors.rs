@@ -1,5 +1,7 @@
 //! The golden vectors of the contract crate, run against the product.
 
+#![cfg(test)]
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, de::DeserializeOwned};
@@ -227,7 +229,7 @@ fn merge(target: &mut Value, patch: &Value) {
             target.as_object_mut().unwrap().shift_remove(key);
         } else {
             merge(
-                &mut target.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null),
+                target.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null),
                 value,
             );
         }

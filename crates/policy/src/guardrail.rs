@@ -6,7 +6,9 @@
 //! before it, so that one that comes later can only add refusals.
 
 use serde_json::Value;
-use tollgate_contract::{ContractTool, Guardrail, Layer, Permission, Quoted, SideEffect};
+use tollgate_contract::{
+    ContractTool, Guardrail, Layer, Permission, Quoted, SideEffect, json::MAX_SAFE_INTEGER,
+};
 
 use crate::{layers::Layers, trade::TradeGuardrails};
 
@@ -41,7 +43,7 @@ fn find_violation(
     layers: &Layers,
     checked: &mut Vec<Guardrail>,
 ) -> Option<Violated> {
-    let kind = Kind::of(tool)?;
+    let kind = Kind::of(tool);
     let sections: Vec<Section<'_>> = layers
         .iter()
         .filter_map(|(layer, policy)| policy.trade.as_ref().map(|trade| (layer, trade)))
@@ -60,7 +62,7 @@ fn find_violation(
             });
         }
     }
-    if kind != Kind::RuntimeStart && order.wants_auto_execute() {
+    if kind.is_trade && order.wants_auto_execute() {
         note(checked, Guardrail::AllowAutoExecute);
         if let Some((layer, problem)) = auto_execute_problem(&sections, layers) {
             return Some(Violated { guardrail: Guardrail::AllowAutoExecute, layer, problem });
@@ -114,26 +116,25 @@ fn auto_execute_problem(
 
 /// What a call is to the guardrails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// It places an order or an intent.
-    Order,
-    /// It takes one back. What it does not say cannot make it worse.
-    Cancellation,
+struct Kind {
+    /// It places an order or an intent, or takes one back.
+    is_trade: bool,
+    /// It places one. What a cancellation does not say cannot make it worse.
+    is_order: bool,
     /// It starts a trading runtime.
-    RuntimeStart,
+    is_start: bool,
 }
 
 impl Kind {
-    /// What calls of `tool` are; `None` for tools that guardrails do not concern.
-    fn of(tool: &ContractTool) -> Option<Self> {
+    fn of(tool: &ContractTool) -> Self {
         let name = tool.name.as_str();
-        if name.starts_with("runtime.") && tool.side_effect >= SideEffect::Runtime {
-            return Some(Self::RuntimeStart);
-        }
-        let trades = tool.side_effect >= SideEffect::PaperTrade
+        let is_trade = tool.side_effect >= SideEffect::PaperTrade
             || (tool.side_effect >= SideEffect::UserWrite && tool.needs(&Permission::TRADE));
-        let kind = if name.ends_with(".cancel") { Self::Cancellation } else { Self::Order };
-        trades.then_some(kind)
+        Self {
+            is_trade,
+            is_order: is_trade && !name.ends_with(".cancel"),
+            is_start: name.starts_with("runtime.") && tool.side_effect >= SideEffect::Runtime,
+        }
     }
 }
 
@@ -151,8 +152,7 @@ type Test = fn(&Case<'_>) -> Result<(), String>;
 
 /// The guardrails of one section that concern a call of this kind, in the order of a policy.
 fn tests(kind: Kind, trade: &TradeGuardrails) -> impl Iterator<Item = (Guardrail, Test)> {
-    let is_order = kind == Kind::Order;
-    let is_trade = kind != Kind::RuntimeStart;
+    let Kind { is_trade, is_order, is_start } = kind;
     let is_set = |flag: Option<bool>| is_order && flag == Some(true);
     let all: [(bool, Guardrail, Test); 11] = [
         (is_order && trade.allowed_venues.is_some(), Guardrail::AllowedVenues, allowed_venues),
@@ -160,10 +160,10 @@ fn tests(kind: Kind, trade: &TradeGuardrails) -> impl Iterator<Item = (Guardrail
         (is_order && trade.max_order_cost_cents.is_some(), Guardrail::MaxOrderCostCents, max_cost),
         (is_order && trade.max_quantity.is_some(), Guardrail::MaxQuantity, max_quantity),
         (is_set(trade.require_limit_price), Guardrail::RequireLimitPrice, require_limit_price),
-        (kind == Kind::RuntimeStart, Guardrail::AllowRuntimeStart, allow_runtime_start),
+        (is_start, Guardrail::AllowRuntimeStart, allow_runtime_start),
         (is_set(trade.dry_run_only), Guardrail::DryRunOnly, dry_run_only),
         (is_set(trade.require_jurisdiction), Guardrail::RequireJurisdiction, require_jurisdiction),
-        (is_trade && trade.jurisdiction.is_some(), Guardrail::Jurisdiction, jurisdiction),
+        (is_trade && declared_place(trade).is_some(), Guardrail::Jurisdiction, jurisdiction),
         (
             is_order && trade.blocked_jurisdictions.is_some(),
             Guardrail::BlockedJurisdictions,
@@ -201,38 +201,42 @@ impl<'a> Order<'a> {
         }
     }
 
-    fn whole(&self, names: &[&str]) -> Result<Option<u64>, String> {
-        match self.get(names) {
-            None => Ok(None),
-            Some((name, value)) => match value.as_u64() {
-                Some(number) => Ok(Some(number)),
-                None => Err(format!("`{name}` is not a whole number from 0")),
-            },
-        }
+    /// Every whole number that is given under these names. A tool may read either name, so whatever
+    /// is said under each of them counts.
+    fn whole(&self, names: &[&str]) -> Result<Vec<u64>, String> {
+        let given = names.iter().filter_map(|name| self.get(&[name]));
+        given
+            .map(|(name, value)| {
+                whole(value).ok_or_else(|| format!("`{name}` is not a whole number from 0"))
+            })
+            .collect()
     }
 
+    /// The largest quantity that the order gives.
     fn quantity(&self) -> Result<u64, String> {
-        self.whole(&["quantity", "targetQuantity"])?
+        let given = self.whole(&["quantity", "targetQuantity"])?;
+        given
+            .into_iter()
+            .max()
             .ok_or_else(|| "the input does not say how many (`quantity`)".to_owned())
     }
 
-    fn limit_price(&self) -> Result<Option<u64>, String> {
-        match self.whole(&["limitPrice", "maxPrice"])? {
-            Some(price) if !(1..=99).contains(&price) => {
-                Err(format!("a limit price of {price} cents is not between 1 and 99"))
-            }
-            price => Ok(price),
+    fn limit_prices(&self) -> Result<Vec<u64>, String> {
+        let prices = self.whole(&["limitPrice", "maxPrice"])?;
+        match prices.iter().find(|price| !(1..=99).contains(*price)) {
+            Some(price) => Err(format!("a limit price of {price} cents is not between 1 and 99")),
+            None => Ok(prices),
         }
     }
 
     /// The most that the order can cost: a buyer pays the price, a seller may owe the rest of it.
     fn worst_cost_cents(&self) -> Result<u64, String> {
         let action = self.get(&["action"]).and_then(|(_, action)| action.as_str());
-        let price = match (self.limit_price()?, action) {
-            (None, _) => WORST_PRICE_CENTS,
-            (Some(price), Some("buy")) => price,
-            (Some(price), _) => price.max(WORST_PRICE_CENTS.saturating_sub(price)),
-        };
+        let prices = self.limit_prices()?.into_iter().map(|price| match action {
+            Some("buy") => price,
+            _ => price.max(WORST_PRICE_CENTS.saturating_sub(price)),
+        });
+        let price = prices.max().unwrap_or(WORST_PRICE_CENTS);
         Ok(self.quantity()?.saturating_mul(price))
     }
 
@@ -245,10 +249,24 @@ impl<'a> Order<'a> {
     fn jurisdiction(&self) -> Result<Option<&'a str>, String> {
         match self.get(&["jurisdiction"]) {
             None => Ok(None),
-            Some((_, Value::String(place))) => Ok(Some(place)),
+            Some((_, Value::String(place))) => {
+                Ok(Some(place.trim()).filter(|place| !place.is_empty()))
+            }
             Some(_) => Err("`jurisdiction` is not a text".to_owned()),
         }
     }
+}
+
+/// A whole number from 0, also when it is written as `5.0`.
+fn whole(value: &Value) -> Option<u64> {
+    let is_whole =
+        |float: &f64| *float >= 0.0 && float.fract() == 0.0 && *float <= MAX_SAFE_INTEGER as f64;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be whole, positive and small"
+    )]
+    value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|float| float as u64))
 }
 
 fn allowed_venues(case: &Case<'_>) -> Result<(), String> {
@@ -297,7 +315,7 @@ fn max_quantity(case: &Case<'_>) -> Result<(), String> {
 }
 
 fn require_limit_price(case: &Case<'_>) -> Result<(), String> {
-    require(case.order.limit_price()?.is_some(), || {
+    require(!case.order.limit_prices()?.is_empty(), || {
         "the order has no limit price (`limitPrice`)".to_owned()
     })
 }
@@ -315,11 +333,16 @@ fn dry_run_only(case: &Case<'_>) -> Result<(), String> {
     })
 }
 
+/// Where a layer says that orders are from. Blanks say nothing.
+fn declared_place(trade: &TradeGuardrails) -> Option<&str> {
+    trade.jurisdiction.as_deref().map(str::trim).filter(|place| !place.is_empty())
+}
+
 /// What the input, this layer and those before it say about where the order is from.
 fn is_place_known(case: &Case<'_>) -> Result<bool, String> {
     let said = case.order.jurisdiction()?.is_some();
     let mut declared = case.sections.iter().take(case.known_to);
-    Ok(said || declared.any(|(_, trade)| trade.jurisdiction.is_some()))
+    Ok(said || declared.any(|(_, trade)| declared_place(trade).is_some()))
 }
 
 fn require_jurisdiction(case: &Case<'_>) -> Result<(), String> {
@@ -327,7 +350,7 @@ fn require_jurisdiction(case: &Case<'_>) -> Result<(), String> {
 }
 
 fn jurisdiction(case: &Case<'_>) -> Result<(), String> {
-    let declared = case.trade.jurisdiction.as_deref().unwrap_or_default();
+    let declared = declared_place(case.trade).unwrap_or_default();
     let said = case.order.jurisdiction()?.unwrap_or(declared);
     require(said.eq_ignore_ascii_case(declared), || {
         format!(
@@ -343,7 +366,7 @@ fn blocked_jurisdictions(case: &Case<'_>) -> Result<(), String> {
         "the jurisdiction is not known, so it may be a blocked one (`jurisdiction`)".to_owned()
     })?;
     // A place that any layer declares counts here, also a later one's: it can only block more.
-    let declared = case.sections.iter().filter_map(|(_, trade)| trade.jurisdiction.as_deref());
+    let declared = case.sections.iter().filter_map(|(_, trade)| declared_place(trade));
     let mut places = case.order.jurisdiction()?.into_iter().chain(declared);
     let is_blocked = |place: &str| {
         case.trade.blocked_jurisdictions.iter().flatten().any(|block| lies_in(place, block))
@@ -356,7 +379,7 @@ fn blocked_jurisdictions(case: &Case<'_>) -> Result<(), String> {
 
 /// Is `place` the region `block` or a part of it, as `US-NY` is of `US`?
 fn lies_in(place: &str, block: &str) -> bool {
-    let (place, block) = (place.trim().to_ascii_lowercase(), block.trim().to_ascii_lowercase());
+    let (place, block) = (place.to_ascii_lowercase(), block.trim().to_ascii_lowercase());
     place == block || place.strip_prefix(&block).is_some_and(|rest| rest.starts_with('-'))
 }
 

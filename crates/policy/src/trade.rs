@@ -109,7 +109,7 @@ impl TradeGuardrails {
             || self.require_limit_price == Some(true)
             || self.dry_run_only == Some(true)
             || self.require_jurisdiction == Some(true)
-            || self.blocked_jurisdictions.is_some()
+            || self.blocked_jurisdictions.as_ref().is_some_and(|blocked| !blocked.is_empty())
             || self.confirm_token.is_some()
     }
 }

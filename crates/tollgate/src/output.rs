@@ -130,6 +130,8 @@ pub(crate) struct Failure {
     exit: Exit,
     help: Option<String>,
     place: Option<Box<Place>>,
+    /// What people see instead of the error's own message, where a list reads better than a sentence.
+    headline: Option<String>,
 }
 
 #[derive(Debug)]
@@ -149,7 +151,7 @@ impl Failure {
             }
             _ => Exit::Failed,
         };
-        Self { error, exit, help: None, place: None }
+        Self { error, exit, help: None, place: None, headline: None }
     }
 
     /// A file or text that cannot be used.
@@ -184,7 +186,11 @@ impl Failure {
 
     /// A manifest that breaks its rules.
     pub(crate) fn manifest(name: &str, violations: &Violations) -> Self {
-        Self::bad_input(format!("{name}: {violations}"))
+        let broken: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        let count = broken.len();
+        let headline = format!("{name} breaks {count} rule{}", if count == 1 { "" } else { "s" });
+        let failure = Self::bad_input(format!("{headline}: {}", broken.join("; ")));
+        Self { headline: Some(headline), help: Some(broken.join("\n")), ..failure }
     }
 
     /// JSON that is not accepted.
@@ -247,7 +253,10 @@ fn offset(text: &str, position: Position) -> usize {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        match &self.headline {
+            Some(headline) => f.write_str(headline),
+            None => self.error.fmt(f),
+        }
     }
 }
 

@@ -19,30 +19,32 @@ pub(super) fn assignments(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|b| matches!(b, b'=' | b':' | b'-')) {
         return Cow::Borrowed(text);
     }
-    let walk = Walk { text, bytes: text.as_bytes() };
+    let mut walk = Walk { text, bytes: text.as_bytes(), floor: 0 };
     let mut out = String::new();
     let mut copied = 0;
     let mut at = 0;
     while let Some(byte) = walk.byte(at) {
+        if let Some(length) = walk.placeholder(at) {
+            at += length;
+            walk.floor = at;
+            continue;
+        }
         let value = match byte {
-            b'[' => {
-                at += walk.placeholder(at).unwrap_or(1);
-                continue;
-            }
             b'=' | b':' => walk.assigned(at),
             b'-' => walk.flag(at),
             _ => None,
         };
-        match value {
-            Some(value) if !value.is_done => {
-                out.push_str(text.get(copied..value.start).unwrap_or_default());
-                out.push_str(Kind::Field.placeholder());
-                copied = value.end;
-                at = value.end.max(at + 1);
-            }
-            Some(value) => at = value.end.max(at + 1),
-            None => at += 1,
+        let Some(value) = value else {
+            at += 1;
+            continue;
+        };
+        if !value.is_done {
+            out.push_str(text.get(copied..value.start).unwrap_or_default());
+            out.push_str(Kind::Field.placeholder());
+            copied = value.end;
         }
+        at = value.end;
+        walk.floor = at;
     }
     if copied == 0 {
         return Cow::Borrowed(text);
@@ -61,6 +63,8 @@ struct Value {
 struct Walk<'a> {
     text: &'a str,
     bytes: &'a [u8],
+    /// The end of the last value or placeholder: no name is read from before it.
+    floor: usize,
 }
 
 impl Walk<'_> {
@@ -123,7 +127,7 @@ impl Walk<'_> {
     fn name_before(&self, at: usize) -> Option<&str> {
         let skip_back = |from: usize, wanted: fn(u8) -> bool| {
             let mut end = from;
-            while from - end < 8 && end > 0 && self.byte(end - 1).is_some_and(wanted) {
+            while from - end < 8 && end > self.floor && self.byte(end - 1).is_some_and(wanted) {
                 end -= 1;
             }
             end
@@ -132,7 +136,7 @@ impl Walk<'_> {
         let end = skip_back(end, |b| matches!(b, b'"' | b'\'' | b'`' | b'\\' | b']'));
         let mut start = end;
         while end - start <= LONGEST_NAME
-            && start > 0
+            && start > self.floor
             && self.byte(start - 1).is_some_and(is_name_byte)
         {
             start -= 1;
@@ -153,75 +157,66 @@ impl Walk<'_> {
         match self.byte(start + backslashes) {
             Some(quote @ (b'"' | b'\'' | b'`')) => {
                 let start = start + backslashes + 1;
-                self.span(start, |at| self.closes(at, quote, backslashes))
+                let end = self.end(start, |at| self.closes(at, quote, backslashes));
+                // The backslashes before the closing quote belong to it.
+                let is_closed = self.byte(end).is_some();
+                self.span(start, if is_closed { end.saturating_sub(backslashes) } else { end })
             }
-            _ if is_header => {
-                self.span(start, |at| matches!(self.byte(at), Some(b'\r' | b'\n' | b'"' | b'\'')))
-            }
-            _ => self.span(start, |at| self.byte(at).is_some_and(ends_word)),
+            _ if is_header => self.span(start, self.end(start, |at| self.ends_line(at))),
+            _ => self.span(start, self.end(start, |at| self.ends_word(at))),
         }
     }
 
-    /// From `start` to where `ends` says, placeholders in one step each.
-    fn span(&self, start: usize, ends: impl Fn(usize) -> bool) -> Option<Value> {
+    /// Where what starts at `start` ends, as `is_end` says; placeholders are stepped over.
+    fn end(&self, start: usize, is_end: impl Fn(usize) -> bool) -> usize {
         let mut end = start;
-        let mut pieces = 0;
-        let mut placeholders = 0;
         while end < self.bytes.len() {
-            if let Some(length) = self.placeholder(end) {
-                end += length;
-                placeholders += 1;
-            } else if ends(end) {
-                break;
-            } else {
-                end += 1;
+            match self.placeholder(end) {
+                Some(length) => end += length,
+                None if is_end(end) => break,
+                None => end += 1,
             }
-            pieces += 1;
         }
-        let is_done = pieces == 1 && placeholders == 1;
+        end
+    }
+
+    fn span(&self, start: usize, end: usize) -> Option<Value> {
+        let is_done = self.placeholder(start) == Some(end.saturating_sub(start));
         (end > start).then_some(Value { start, end, is_done })
     }
 
-    /// Does the quote that was opened behind `backslashes` close at `at`?
-    fn closes(&self, at: usize, quote: u8, backslashes: usize) -> bool {
-        if backslashes == 0 {
-            if self.byte(at) != Some(quote) {
-                return false;
-            }
-            // An odd number of backslashes before it escapes the quote.
-            let escapes = self.bytes.iter().take(at).rev().take_while(|b| **b == b'\\').count();
-            return escapes % 2 == 0;
+    /// What ends a header's value.
+    fn ends_line(&self, at: usize) -> bool {
+        matches!(self.byte(at), Some(b'\r' | b'\n' | b'"' | b'\'')) || self.escapes_quote(at)
+    }
+
+    /// What ends a value that is not quoted.
+    fn ends_word(&self, at: usize) -> bool {
+        self.byte(at).is_some_and(|byte| b" \t\r\n\"'`&,;)}]<>|".contains(&byte))
+            || self.escapes_quote(at)
+    }
+
+    /// Does a backslash stand here that escapes a quote?
+    fn escapes_quote(&self, at: usize) -> bool {
+        self.byte(at) == Some(b'\\') && matches!(self.byte(at + 1), Some(b'"' | b'\'' | b'`'))
+    }
+
+    /// Does the quote that was opened behind `opened` backslashes close with the one at `at`?
+    ///
+    /// A quote at nesting level 0, 1, 2 is written behind 0, 1, 3 backslashes; one that belongs to the
+    /// value has twice as many and one more, and a backslash of the value doubles too. So the run
+    /// before a closing quote is `opened`, and any number of times `2 · (opened + 1)` more.
+    fn closes(&self, at: usize, quote: u8, opened: usize) -> bool {
+        if self.byte(at) != Some(quote) {
+            return false;
         }
-        (0..backslashes).all(|i| self.byte(at + i) == Some(b'\\'))
-            && self.byte(at + backslashes) == Some(quote)
+        let run = self.bytes.iter().take(at).rev().take_while(|b| **b == b'\\').count();
+        run % (2 * (opened + 1)) == opened
     }
 }
 
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
-}
-
-/// What ends a value that is not quoted.
-fn ends_word(byte: u8) -> bool {
-    matches!(
-        byte,
-        b' ' | b'\t'
-            | b'\r'
-            | b'\n'
-            | b'"'
-            | b'\''
-            | b'`'
-            | b'&'
-            | b','
-            | b';'
-            | b')'
-            | b'}'
-            | b']'
-            | b'<'
-            | b'>'
-            | b'\\'
-            | b'|'
-    )
 }
 
 /// Headers whose whole line is the value: `Authorization: Basic …`, `Cookie: a=1; b=2`.

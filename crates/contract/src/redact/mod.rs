@@ -107,7 +107,8 @@ fn hides(key: &str, value: &Value) -> bool {
         Value::String(text) => !text.is_empty() && text != Kind::Field.placeholder(),
         Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
     };
-    tells_something && is_sensitive_field(key)
+    // A key that was redacted says nothing any more: the words of a placeholder are ours.
+    tells_something && is_sensitive_field(key) && !placeholder::is_in(key)
 }
 
 /// Redacts keys that are secrets themselves. Keys that become equal are numbered in the order of what

@@ -58,6 +58,11 @@ pub(super) fn leading(text: &str) -> Option<usize> {
     Kind::ALL.iter().map(|kind| kind.placeholder()).find(|p| text.starts_with(p)).map(str::len)
 }
 
+/// Does `text` hold a placeholder?
+pub(super) fn is_in(text: &str) -> bool {
+    text.match_indices(OPENING).any(|(at, _)| text.get(at..).and_then(leading).is_some())
+}
+
 /// The stretches of `text` between placeholders.
 pub(super) fn gaps(text: &str) -> Vec<Range<usize>> {
     let mut gaps = Vec::new();

@@ -34,8 +34,13 @@ fn lines(args: &RedactArgs, output: &Output) -> Result<Exit, Failure> {
     let mut clean = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let mut value = json::parse(line.as_bytes()).map_err(|error| {
-            Failure::bad_input(format!("{}, line {}: {error}", source::name(&args.file), index + 1))
-                .with_help("use --text for plain text")
+            Failure::bad_input(format!(
+                "{}, line {}: {}",
+                source::name(&args.file),
+                index + 1,
+                error.kind()
+            ))
+            .with_help("use --text for plain text")
         })?;
         redact(&mut value);
         clean.push(value);

@@ -1,0 +1,342 @@
+//! The commands, through the binary: what people see, what scripts rely on, and what bad input gets.
+
+#![cfg(test)]
+
+mod common;
+
+use std::fmt::Write;
+
+use common::{run, run_with};
+use serde_json::json;
+
+#[test]
+fn help_of_every_command() {
+    let mut text = String::new();
+    for command in [
+        &[][..],
+        &["tools"],
+        &["explain"],
+        &["describe"],
+        &["policy"],
+        &["policy", "check"],
+        &["hash"],
+        &["redact"],
+    ] {
+        let help = run(&[command, &["--help"]].concat());
+        assert_eq!(help.code, 0);
+        let _ = writeln!(text, "$ tollgate {} --help\n{}", command.join(" "), help.out);
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn what_bad_input_gets() {
+    let mut text = String::new();
+    let bad: &[(&[&str], &str)] = &[
+        (&["nope"], ""),
+        (&["tools", "get_world_state"], ""),
+        (&["tools", "system.tmie"], ""),
+        (&["tools", "--manifest", "no/such/file.json"], ""),
+        (
+            &["tools", "--manifest", "-"],
+            "{\"schemaVersion\": \"0.2.0-draft\", \"mode\": \"implemented\", \"tools\": []}",
+        ),
+        (&["explain", "UNKNOWN_TOL"], ""),
+        (&["describe", "polcy", "check"], ""),
+        (&["hash", "-"], "{\"a\": 1, \"a\": 2}"),
+        (&["hash", "-"], "{\"id\": 12345678901234567890}"),
+        (&["hash", "-"], "{\n  \"a\": [1, 2,,]\n}"),
+        (&["redact", "-"], "plain text"),
+        (&["redact", "--lines", "-"], "{\"a\": 1}\nplain text"),
+        (&["policy", "check", "examples/policy.toml"], ""),
+        (&["policy", "check", "-", "--tool", "system.time"], "[server]\nmaxSideEffct = \"none\"\n"),
+        (&["policy", "check", "-", "--tool", "system.time"], "{\"deny\": [\"user_dta\"]}"),
+        (&["policy", "check", "examples/policy.toml", "--tool", "system.time", "--input", "{"], ""),
+        (
+            &["policy", "check", "examples/policy.toml", "--tool", "system.time", "--as", "tradr"],
+            "",
+        ),
+        (
+            &[
+                "policy",
+                "check",
+                "examples/policy.toml",
+                "--tool",
+                "system.time",
+                "--as",
+                "trader,scope=call",
+            ],
+            "",
+        ),
+        (
+            &[
+                "policy",
+                "check",
+                "examples/policy.toml",
+                "--tool",
+                "system.time",
+                "--as",
+                "trader,scopes=cal",
+            ],
+            "",
+        ),
+        (&["policy", "check", "-", "--tool", "system.time", "--input", "-"], ""),
+    ];
+    for (args, stdin) in bad {
+        let ran = run_with(args, stdin.as_bytes());
+        assert_ne!(ran.code, 0, "{args:?}");
+        assert_eq!(ran.out, "", "errors for people go to the standard error");
+        let _ = writeln!(text, "$ tollgate {}\n{}[exit {}]\n", args.join(" "), ran.err, ran.code);
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn policy_check_prints_the_steps_as_a_list() {
+    let check = |tool: &str, caller: &str, input: &str| {
+        run(&[
+            "policy",
+            "check",
+            "examples/policy.toml",
+            "--manifest",
+            "examples/markets.json",
+            "--tool",
+            tool,
+            "--as",
+            caller,
+            "--input",
+            input,
+        ])
+    };
+    let order = "@examples/order.json";
+    let large = r#"{"venue":"kalshi","ticker":"KXFED-1","action":"buy","direction":"yes","quantity":60,"limitPrice":42,"jurisdiction":"US-NY"}"#;
+    let mut text = String::new();
+    for (tool, caller, input, code) in [
+        ("execution.place", "trader", order, 0),
+        ("execution.place", "trader", large, 5),
+        (
+            "execution.place",
+            "trader",
+            r#"{"venue":"polymarket","action":"buy","direction":"yes","quantity":1}"#,
+            4,
+        ),
+        ("execution.place", "trader", r#"{"venue":"kalshi"}"#, 4),
+        ("execution.place", "research", order, 4),
+        ("theses.evaluate", "operator,session=frugal", "{}", 4),
+        ("world.read", "anonymous", "{}", 4),
+        ("world.read", "readonly,scopes=ask+read", "{}", 4),
+        ("get_world_state", "trader", "{}", 4),
+    ] {
+        let ran = check(tool, caller, input);
+        let _ = writeln!(
+            text,
+            "$ … --tool {tool} --as {caller} --input {input}\n{}[exit {}]\n",
+            ran.out, ran.code
+        );
+        assert_eq!((ran.code, ran.err.as_str()), (code, ""), "{tool} {caller}");
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn every_command_writes_one_stable_envelope() {
+    for args in [
+        &["tools"][..],
+        &["tools", "system.time"],
+        &["explain"],
+        &["explain", "UNKNOWN_TOOL"],
+        &["describe", "--all"],
+        &["describe", "policy", "check"],
+        &["policy", "check", "examples/policy.toml", "--tool", "system.time"],
+        &["hash", "examples/order.json"],
+        &["hash", "--canonical", "examples/order.json"],
+        &["redact", "examples/order.json"],
+        &["redact", "--text", "examples/policy.toml"],
+    ] {
+        let ran = run(&[args, &["--json"]].concat());
+        let envelope = ran.json();
+        let keys: Vec<&String> = envelope.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["ok", "command", "data", "meta"], "{args:?}");
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
+        assert!(args.join(" ").starts_with(envelope["command"].as_str().unwrap()), "{args:?}");
+        assert_eq!(envelope["meta"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+    for (args, code) in
+        [(&["tools", "nope.nope"][..], 6), (&["hash", "no/such/file"], 3), (&["nope"], 2)]
+    {
+        let ran = run(&[args, &["--json"]].concat());
+        let envelope = ran.json();
+        let keys: Vec<&String> = envelope.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["ok", "command", "error", "meta"], "{args:?}");
+        assert_eq!((envelope["ok"].clone(), ran.code), (json!(false), code), "{args:?}");
+    }
+}
+
+#[test]
+fn explain_prints_the_page_of_every_code() {
+    let index = run(&["explain", "--json"]).json();
+    let codes: Vec<String> = index["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["code"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(codes.len(), 30);
+    for code in codes {
+        let page = run(&["explain", &code]);
+        assert!(page.out.starts_with(&format!("# {code}\n")), "{code}");
+        assert_eq!(run(&["explain", &code.to_lowercase()]).out, page.out);
+    }
+}
+
+#[test]
+fn describe_is_made_from_the_parser() {
+    let data = run(&["describe", "--all", "--json"]).json()["data"].clone();
+    let names: Vec<&str> =
+        data["commands"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tools", "explain", "describe", "policy check", "hash", "redact"]);
+    assert_eq!(data["exitCodes"].as_array().unwrap().len(), 7);
+    for command in data["commands"].as_array().unwrap() {
+        let name = command["name"].as_str().unwrap();
+        assert!(!command["about"].as_str().unwrap().is_empty(), "{name}");
+        assert!(!command["examples"].as_array().unwrap().is_empty(), "{name} has no example");
+        // What is described can be typed.
+        let words: Vec<&str> = name.split(' ').chain(["--help"]).collect();
+        let help = run(&words).out;
+        for arg in command["args"].as_array().unwrap() {
+            let written = arg["written"].as_str().unwrap();
+            assert!(help.contains(written), "{name}: {written}");
+            assert!(!arg["help"].as_str().unwrap().is_empty(), "{name}: {written}");
+        }
+    }
+}
+
+#[test]
+fn the_examples_of_the_help_work() {
+    let data = run(&["describe", "--all", "--json"]).json()["data"].clone();
+    let mut tried = 0;
+    for command in data["commands"].as_array().unwrap() {
+        for example in command["examples"].as_array().unwrap() {
+            let example = example.as_str().unwrap();
+            // Those with a pipe or with a file of the reader's own are not for this machine.
+            let own_file = ["input.json", "response.json", "app.log", "trace.ndjson"];
+            if example.contains('|') || own_file.iter().any(|file| example.contains(file)) {
+                continue;
+            }
+            let args: Vec<&str> = example.split(' ').skip(1).collect();
+            let ran = run(&args);
+            assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{example}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 7, "{tried}");
+}
+
+#[test]
+fn hash_gives_the_hash_of_what_canonical_prints() {
+    let text = br#"{"b": [1.0, "x"], "a": null, "password": "hunter2"}"#;
+    let form = run_with(&["hash", "--canonical", "-"], text);
+    assert_eq!(form.out, r#"{"a":null,"b":[1,"x"],"password":"[redacted:field]"}"#);
+    let hash = run_with(&["hash", "-"], text);
+    // printf '%s' '{"a":null,…}' | sha256sum
+    assert_eq!(hash.out, "5cfd9a0a1a482e40141aec3498a9f51e4c9468a5417bd5d55bdb05f61bf6a8a5\n");
+}
+
+#[test]
+fn redact_takes_secrets_out_of_json_lines_and_text() {
+    let key = format!("tg_key_{}", "canary00".repeat(8));
+    let json = run_with(
+        &["redact", "-"],
+        format!(r#"{{"z": 1, "note": "{key}", "password": "x"}}"#).as_bytes(),
+    );
+    assert_eq!(
+        json.json(),
+        json!({"z": 1, "note": "[redacted:tollgate-key]", "password": "[redacted:field]"})
+    );
+    assert!(json.out.find("\"z\"") < json.out.find("\"note\""), "members keep their order");
+    let lines =
+        run_with(&["redact", "--lines", "-"], format!("{{\"a\":\"{key}\"}}\n\n[1]\n").as_bytes());
+    assert_eq!(lines.out, "{\"a\":\"[redacted:tollgate-key]\"}\n[1]\n");
+    let text = run_with(&["redact", "--text", "-"], format!("key: {key}\nPASSWORD=x\n").as_bytes());
+    assert_eq!(text.out, "key: [redacted:tollgate-key]\nPASSWORD=[redacted:field]\n");
+}
+
+#[test]
+fn a_key_is_never_repeated() {
+    let key = format!("tg_key_{}", "canary00".repeat(8));
+    let broken = format!("{{\"password\": \"{key}\",, }}");
+    let policy = format!("[server]\nconfirmToken = \"{key}\"\n");
+    for (args, stdin) in [
+        (vec!["tools", &key], ""),
+        (vec!["explain", &key], ""),
+        (vec!["describe", &key], ""),
+        (vec!["hash", "-"], broken.as_str()),
+        (vec!["redact", "-"], broken.as_str()),
+        (vec!["redact", "--lines", "-"], broken.as_str()),
+        (vec!["policy", "check", "-", "--tool", "system.time"], policy.as_str()),
+        (vec!["policy", "check", "-", "--tool", &key], "{}"),
+        (vec!["policy", "check", "-", "--tool", "system.time", "--as", &key], "{}"),
+        (vec!["policy", "check", "-", "--tool", "system.time", "--input", &broken], "{}"),
+        (vec!["tools", "--manifest", "-"], broken.as_str()),
+    ] {
+        for json in [false, true] {
+            let mut args = args.clone();
+            if json {
+                args.push("--json");
+            }
+            let ran = run_with(&args, stdin.as_bytes());
+            assert_ne!(ran.code, 0, "{args:?}");
+            assert!(
+                !format!("{}{}", ran.out, ran.err).contains("canary0"),
+                "{args:?}: {}{}",
+                ran.out,
+                ran.err
+            );
+        }
+    }
+}
+
+#[test]
+fn hostile_input_gets_an_answer() {
+    let deep = "[".repeat(200_000);
+    let wide = format!("[{}1]", "1,".repeat(200_000));
+    for stdin in [
+        deep.as_bytes(),
+        wide.as_bytes(),
+        b"\xff\xfe\x00",
+        b"",
+        b"\0",
+        "{\"a\":\"\u{202e}\"".as_bytes(),
+    ] {
+        for args in [
+            &["hash", "-"][..],
+            &["redact", "-"],
+            &["redact", "--text", "-"],
+            &["redact", "--lines", "-"],
+            &["tools", "--manifest", "-"],
+            &["policy", "check", "-", "--tool", "system.time"],
+        ] {
+            let ran = run_with(args, stdin);
+            assert!([0, 3].contains(&ran.code), "{args:?} ended with {}: {}", ran.code, ran.err);
+            assert!(!ran.err.contains("panicked"), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    use std::{
+        io::Read,
+        process::{Command, Stdio},
+    };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["tools", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
+}

@@ -228,10 +228,7 @@ fn merge(target: &mut Value, patch: &Value) {
         if value.is_null() {
             target.as_object_mut().unwrap().shift_remove(key);
         } else {
-            merge(
-                target.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null),
-                value,
-            );
+            merge(target.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null), value);
         }
     }
 }

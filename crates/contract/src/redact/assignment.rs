@@ -114,13 +114,11 @@ impl Walk<'_> {
             .count();
         let end = start + length;
         let is_followed_by_space = matches!(self.byte(end), Some(b' ' | b'\t'));
-        if length > LONGEST_NAME
-            || !is_followed_by_space
-            || !is_sensitive(self.text.get(start..end)?)
-        {
+        let name = self.text.get(start..end)?;
+        if length > LONGEST_NAME || !is_followed_by_space || !is_sensitive(name) {
             return None;
         }
-        self.value(end, false)
+        self.value(end, is_header(name))
     }
 
     /// The name that ends before `at`, past blanks, quotes and the backslashes that escape them.

@@ -1,1 +1,110 @@
-//! stub
+//! What must hold for any bytes whatever. The fuzz targets beside this crate call these checks, and so
+//! do property tests with raw and with damaged bytes, which run where no fuzzer is at hand.
+
+use serde_json::Value;
+use tollgate_contract::{
+    Caller, Identity, KeyFacts, KeyScope, Manifest, ManifestMode, Mode, Outcome, Surface,
+    canonical::canonical,
+    id::KeyId,
+    input_hash, json,
+    redact::{redact_text, redacted},
+};
+use tollgate_policy::{Format, Layers, PolicySet, Request, evaluate};
+
+/// Strict reading and the canonical form: every text is answered, and what is accepted has one form.
+pub fn check_canonical(bytes: &[u8]) {
+    let value = match json::parse(bytes) {
+        Ok(value) => value,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    // What we accept, everybody accepts.
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    assert!(serde_json::from_slice::<Value>(text).is_ok(), "accepted by strict reading alone");
+    let Ok(form) = canonical(&value) else {
+        assert!(false, "a value that was read has a canonical form");
+        return;
+    };
+    let again = json::parse(form.as_bytes()).and_then(|value| canonical(&value));
+    assert_eq!(again.as_ref(), Ok(&form), "the canonical form is its own");
+    let hash = input_hash(&value);
+    assert!(hash.is_ok());
+    assert_eq!(hash, input_hash(&redacted(&value)), "redaction does not change the hash");
+}
+
+/// Redaction: nothing panics, twice is once, and no key of ours is left.
+pub fn check_redaction(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let once = redact_text(&text).into_owned();
+    assert_eq!(redact_text(&once), once, "redacting twice is redacting once");
+    assert!(!holds_key(&once), "a key is left: {once}");
+    if let Ok(value) = json::parse(bytes) {
+        let once = redacted(&value).into_owned();
+        assert_eq!(redacted(&once).as_ref(), &once, "redacting twice is redacting once");
+        assert!(!holds_key(&once.to_string()), "a key is left: {once}");
+    }
+}
+
+/// Does `text` hold something that looks like a key of ours?
+fn holds_key(text: &str) -> bool {
+    let is_key_byte = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    ["tg_key_", "tg_tok_"].iter().any(|prefix| {
+        text.match_indices(prefix).any(|(at, _)| {
+            let rest = text.as_bytes().iter().skip(at + prefix.len());
+            rest.take_while(|b| is_key_byte(**b)).count() >= 6
+        })
+    })
+}
+
+/// Manifests: every text is answered, and what loads is served as something that loads.
+pub fn check_manifest(bytes: &[u8]) {
+    match Manifest::parse(bytes) {
+        Ok(manifest) => {
+            let served = serde_json::to_vec(&manifest.document(ManifestMode::Review));
+            let again = served.map(|bytes| Manifest::parse(&bytes));
+            assert!(matches!(again, Ok(Ok(again)) if again == manifest), "served as it was read");
+        }
+        Err(violations) => assert!(violations.iter().next().is_some()),
+    }
+}
+
+/// Policies: every text is answered, what loads is written as something that loads, and every
+/// decision under it ends in the step that decided.
+pub fn check_policy(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for format in [Format::Json, Format::Toml] {
+        let Ok(set) = PolicySet::parse(&text, format) else { continue };
+        let written = serde_json::to_string(&set).unwrap_or_default();
+        let again = PolicySet::parse(&written, Format::Json);
+        assert_eq!(again.as_ref(), Ok(&set), "written as it was read");
+        check_decisions(&set);
+    }
+}
+
+fn check_decisions(set: &PolicySet) {
+    let Ok(manifest) = tollgate_tools::built_in() else { return };
+    let caller = Caller {
+        surface: Surface::Agent,
+        mode: Mode::Live,
+        identity: Identity::Key(KeyFacts {
+            id: KeyId::from_parts(0, [0; 10]),
+            name: "fuzz".to_owned(),
+            owner: "fuzz".to_owned(),
+            scopes: vec![KeyScope::Call],
+        }),
+    };
+    for name in set.names() {
+        let layers = Layers::of_server(set.server.clone()).with_key(set.named(name));
+        for tool in manifest.entries() {
+            let tool = tool.name.as_str();
+            let request = Request { manifest: &manifest, tool, caller: &caller, layers: &layers };
+            let verdict = evaluate(&request, &Value::Object(serde_json::Map::new())).verdict;
+            let steps = verdict.explain.steps();
+            let passed = steps.iter().filter(|step| step.outcome() == Outcome::Pass).count();
+            assert!(passed + 1 >= steps.len(), "only the last step may not pass");
+            assert!(steps.iter().all(|step| !step.because().is_empty()));
+        }
+    }
+}

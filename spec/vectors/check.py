@@ -218,6 +218,7 @@ def equal(a, b):
 RULES = json.loads((HERE.parent / "redaction.json").read_text(encoding="utf-8"))
 PLACEHOLDERS = RULES["placeholders"]
 FIELD = "[redacted:field]"
+TOKEN_FORMATS = re.compile("|".join(f"(?:{f})" for f in RULES["tokenFormats"]))
 KEY_FORMATS = re.compile("|".join(f"(?:{f})" for f in RULES["keyFormats"]))
 CREDENTIALS = re.compile(RULES["credentials"])
 PEM_BEGIN, PEM_END = re.compile(RULES["pem"]["begin"]), re.compile(RULES["pem"]["end"])
@@ -262,11 +263,11 @@ def hide_pem(stretch):
         at = end.end() if end else len(stretch)
 
 
-def hide_keys(stretch):
+def hide_formats(formats):
     def name(match):
         kind = {"tg_": "tollgate-key", "eyJ": "jwt"}.get(match.group()[:3], "provider-key")
         return f"[redacted:{kind}]"
-    return KEY_FORMATS.sub(name, stretch)
+    return lambda stretch: formats.sub(name, stretch)
 
 
 def hide_credentials(stretch):
@@ -351,7 +352,7 @@ def hide_assignments(text):
 
 
 def redact_text(text):
-    for stage in (hide_pem, hide_keys, hide_credentials):
+    for stage in (hide_pem, hide_formats(TOKEN_FORMATS), hide_formats(KEY_FORMATS), hide_credentials):
         text = between_placeholders(text, stage)
     return hide_assignments(text)
 

@@ -257,8 +257,7 @@ impl Manifest {
         let active = || self.tools.iter().filter(|tool| tool.status == Status::Implemented);
         let renamed = successor(requested);
         let meant = |tool: &&ContractTool| {
-            renamed == Some(tool.name.as_str())
-                || tool.name.underscored().eq_ignore_ascii_case(requested)
+            renamed == Some(tool.name.as_str()) || tool.name.is_written_as(requested)
         };
         if let Some(tool) = active().find(meant) {
             return Some(tool.name.clone());

@@ -89,6 +89,14 @@ impl ToolName {
         &self.0
     }
 
+    /// Is `other` this name with underscores for dots, or in other letters?
+    pub(crate) fn is_written_as(&self, other: &str) -> bool {
+        let same = |(own, other): (u8, u8)| {
+            own == other.to_ascii_lowercase() || (own == b'.' && other == b'_')
+        };
+        self.0.len() == other.len() && self.0.bytes().zip(other.bytes()).all(same)
+    }
+
     /// The underscore form for hosts that reject dots. Not unique by itself; a manifest checks that.
     pub fn underscored(&self) -> String {
         self.0.replace('.', "_")

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::redact::redact_text;
+use crate::{name::ToolName, redact::redact_text};
 
 /// How much of a caller's own text an error repeats.
 const QUOTE_LIMIT: usize = 80;
@@ -66,6 +66,13 @@ impl fmt::Display for Quoted {
     }
 }
 
+impl From<&ToolName> for Quoted {
+    /// A canonical name is short, plain and public: it is shown as it is.
+    fn from(name: &ToolName) -> Self {
+        Self(name.as_str().to_owned())
+    }
+}
+
 impl From<&str> for Quoted {
     fn from(text: &str) -> Self {
         Self::new(text)
@@ -121,10 +128,13 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if length > 128 {
         return None;
     }
+    let reach = |candidate: &str| (length.max(candidate.len()) / 4).max(1);
     candidates
         .into_iter()
+        // Names of very different length are far apart, and that is cheap to know.
+        .filter(|candidate| length.abs_diff(candidate.len()) <= reach(candidate))
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= (length.max(candidate.len()) / 4).max(1))
+        .filter(|(distance, candidate)| *distance <= reach(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

@@ -103,13 +103,13 @@ pub fn check_policy<'a>(
 }
 
 fn existence<'a>(request: &Request<'a>, explain: &mut Explain) -> Result<&'a ContractTool, Error> {
-    let requested = request.tool.into();
     match request.manifest.resolve(request.tool) {
         Ok(tool) => {
-            explain.pass(Facts::Existence { requested, did_you_mean: None });
+            explain.pass(Facts::Existence { requested: (&tool.name).into(), did_you_mean: None });
             Ok(tool)
         }
         Err(unknown) => {
+            let requested = request.tool.into();
             let did_you_mean = unknown.did_you_mean().cloned();
             explain.refuse(None, Facts::Existence { requested, did_you_mean });
             Err(unknown.into())

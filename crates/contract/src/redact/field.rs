@@ -101,49 +101,43 @@ pub fn is_sensitive(name: &str) -> bool {
     if name.len() > LONGEST || !name.is_ascii() {
         return false;
     }
-    let (before, last, count) = last_words(name);
-    if LAST_WORD.contains(&last.as_str())
-        || LAST_TWO_WORDS.contains(&(before.as_str(), last.as_str()))
-    {
+    // Whatever follows the last letter is no part of a word: `password2`, `api_key_1`.
+    let name = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+    let (rest, last) = split_last_word(name);
+    let (_, before) = split_last_word(rest);
+    let is = |word: &str, other: &&str| word.eq_ignore_ascii_case(other);
+    if LAST_WORD.iter().any(|word| is(last, word)) {
         return true;
     }
-    match count {
-        1 if WHOLE.contains(&last.as_str()) => true,
-        _ => last == "token" && !HARMLESS_TOKENS.contains(&before.as_str()),
+    if before.is_empty() {
+        return is(last, &"token") || WHOLE.iter().any(|word| is(last, word));
     }
+    LAST_TWO_WORDS.iter().any(|(one, two)| is(before, one) && is(last, two))
+        || (is(last, &"token") && !HARMLESS_TOKENS.iter().any(|word| is(before, word)))
 }
 
-/// The last two words of a name in lower case, and how many it has.
-fn last_words(name: &str) -> (String, String, usize) {
-    let (mut before, mut last, mut count) = (String::new(), String::new(), 0);
-    let mut in_word = false;
+/// What stands before the last word of a name, and that word. A word starts behind a character that
+/// is neither letter nor digit, and at a capital: `apiKey` → api, Key; `APIKey` → API, Key.
+fn split_last_word(name: &str) -> (&str, &str) {
+    let name = name.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     let bytes = name.as_bytes();
-    for (at, byte) in bytes.iter().enumerate() {
+    let mut start = bytes.len();
+    while let Some(byte) = start.checked_sub(1).and_then(|at| bytes.get(at)) {
         if !byte.is_ascii_alphanumeric() {
-            in_word = false;
-            continue;
+            break;
         }
-        let previous = at.checked_sub(1).and_then(|i| bytes.get(i));
-        let next = bytes.get(at + 1);
-        // `apiKey` → api, Key; `APIKey` → API, Key.
-        let humps = byte.is_ascii_uppercase()
+        start -= 1;
+        let previous = start.checked_sub(1).and_then(|at| bytes.get(at));
+        let next = bytes.get(start + 1);
+        let is_hump = byte.is_ascii_uppercase()
             && (previous.is_some_and(|p| p.is_ascii_lowercase() || p.is_ascii_digit())
                 || (previous.is_some_and(u8::is_ascii_uppercase)
                     && next.is_some_and(u8::is_ascii_lowercase)));
-        if !in_word || humps {
-            before = std::mem::take(&mut last);
-            count += 1;
-            in_word = true;
+        if is_hump {
+            break;
         }
-        last.push(char::from(byte.to_ascii_lowercase()));
     }
-    // A trailing number is not a word of its own: `password2`, `api_key_1`.
-    let stem = last.trim_end_matches(|c: char| c.is_ascii_digit());
-    if stem.is_empty() && count > 1 && name.len() > last.len() {
-        let cut = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
-        return last_words(cut);
-    }
-    (before, stem.to_owned(), count)
+    name.split_at_checked(start).unwrap_or((name, ""))
 }
 
 #[cfg(test)]

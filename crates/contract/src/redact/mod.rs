@@ -12,7 +12,7 @@ mod field;
 mod pattern;
 mod placeholder;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::{Map, Value};
 
@@ -64,9 +64,13 @@ pub fn redacted(value: &Value) -> Cow<'_, Value> {
 pub fn redact_text(text: &str) -> Cow<'_, str> {
     // Assignments come last: the earlier stages then see nothing new in what they leave behind.
     let mut clean = Cow::Borrowed(text);
-    for stage in
-        [pattern::pem_blocks, pattern::key_formats, pattern::credentials, assignment::assignments]
-    {
+    for stage in [
+        pattern::pem_blocks,
+        pattern::token_formats,
+        pattern::key_formats,
+        pattern::credentials,
+        assignment::assignments,
+    ] {
         let next = match stage(&clean) {
             Cow::Owned(changed) => Some(changed),
             Cow::Borrowed(_) => None,
@@ -122,16 +126,17 @@ fn redact_keys(map: &mut Map<String, Value>) {
     // Clean keys keep their names, whatever the redacted ones turn into.
     let (dirty, clean): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| is_dirty(key));
     map.extend(clean);
+    let mut next: HashMap<String, usize> = HashMap::new();
     for (key, value) in dirty {
         // A key names what stands under it, also when the key itself is hidden.
         let value =
             if hides(&key, &value) { Value::from(Kind::Field.placeholder()) } else { value };
         let base = redact_text(&key).into_owned();
+        let number = next.entry(base.clone()).or_insert(1);
         let mut name = base.clone();
-        let mut number = 2;
         while map.contains_key(&name) {
+            *number += 1;
             name = format!("{base}#{number}");
-            number += 1;
         }
         map.insert(name, value);
     }

@@ -9,8 +9,18 @@ use regex::Regex;
 
 use super::placeholder::{self, Kind};
 
-/// Keys of Tollgate itself and of providers, by their published prefixes, and JSON web tokens.
-/// Each ends in an open repetition, so that a match takes the whole run of key characters.
+/// Tokens of several parts: JSON web tokens (a header and a payload that both start with `{"`), and
+/// SendGrid keys. They stand apart from the formats below: whether one matches may be known only far
+/// behind its start, and a shorter match in between would make each search run that far again.
+const TOKEN_FORMATS: &[&str] = &[
+    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
+    r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+];
+
+static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| compile(&TOKEN_FORMATS.join("|")));
+
+/// Keys of Tollgate itself and of providers, by their published prefixes. Each ends in an open
+/// repetition, so that a match takes the whole run of key characters.
 const KEY_FORMATS: &[&str] = &[
     // Tollgate keys and tokens, also when cut short.
     r"tg_(?:key|tok)_[A-Za-z0-9_-]{6,}",
@@ -41,14 +51,11 @@ const KEY_FORMATS: &[&str] = &[
     r"xai-[A-Za-z0-9]{40,}",
     r"pplx-[A-Za-z0-9]{40,}",
     r"r8_[A-Za-z0-9]{30,}",
-    // SendGrid, DigitalOcean, Hashicorp Vault, Databricks, Tavily.
-    r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+    // DigitalOcean, Hashicorp Vault, Databricks, Tavily.
     r"do[opr]_v1_[a-f0-9]{40,}",
     r"hv[sb]\.[A-Za-z0-9_-]{24,}",
     r"dapi[a-f0-9]{32,}",
     r"tvly-[A-Za-z0-9-]{20,}",
-    // JSON web tokens: a header and a payload that both start with `{"`.
-    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
 ];
 
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| compile(&KEY_FORMATS.join("|")));
@@ -78,16 +85,17 @@ pub(super) fn pem_blocks(text: &str) -> Cow<'_, str> {
     replace(text, PEM.as_ref(), |_| Kind::Pem)
 }
 
+/// Takes out tokens of several parts.
+pub(super) fn token_formats(text: &str) -> Cow<'_, str> {
+    replace(text, TOKENS.as_ref(), |found| {
+        if found.starts_with("eyJ") { Kind::Jwt } else { Kind::ProviderKey }
+    })
+}
+
 /// Takes out keys in known formats.
 pub(super) fn key_formats(text: &str) -> Cow<'_, str> {
     replace(text, KEYS.as_ref(), |found| {
-        if found.starts_with("tg_") {
-            Kind::TollgateKey
-        } else if found.starts_with("eyJ") {
-            Kind::Jwt
-        } else {
-            Kind::ProviderKey
-        }
+        if found.starts_with("tg_") { Kind::TollgateKey } else { Kind::ProviderKey }
     })
 }
 
@@ -103,6 +111,10 @@ fn replace<'t>(text: &'t str, regex: Option<&Regex>, kind: fn(&str) -> Kind) -> 
     let Some(regex) = regex else {
         return Cow::Borrowed(Kind::Field.placeholder());
     };
+    // Most texts hold nothing, and that is cheap to know.
+    if !regex.is_match(text) {
+        return Cow::Borrowed(text);
+    }
     let mut out = String::new();
     let mut copied = 0;
     for gap in placeholder::gaps(text) {
@@ -131,15 +143,15 @@ mod tests {
 
     #[test]
     fn every_expression_compiles() {
-        for format in KEY_FORMATS {
+        for format in KEY_FORMATS.iter().chain(TOKEN_FORMATS) {
             Regex::new(format).unwrap();
         }
-        assert!(KEYS.is_some() && PEM.is_some() && CREDENTIALS.is_some());
+        assert!(KEYS.is_some() && TOKENS.is_some() && PEM.is_some() && CREDENTIALS.is_some());
     }
 
     #[test]
     fn no_expression_looks_at_what_surrounds_it() {
-        for expression in KEY_FORMATS.iter().copied().chain([CREDENTIAL]) {
+        for expression in KEY_FORMATS.iter().chain(TOKEN_FORMATS).copied().chain([CREDENTIAL]) {
             for assertion in [r"\b", r"\B", r"\A", r"\z"] {
                 assert!(!expression.contains(assertion), "{expression}");
             }
@@ -152,6 +164,7 @@ mod tests {
         let spec: serde_json::Value =
             serde_json::from_str(include_str!("../../../../spec/redaction.json")).unwrap();
         assert_eq!(spec["version"], super::super::REDACTION_VERSION);
+        assert_eq!(spec["tokenFormats"], serde_json::json!(TOKEN_FORMATS));
         assert_eq!(spec["keyFormats"], serde_json::json!(KEY_FORMATS));
         assert_eq!(spec["pem"], serde_json::json!({"begin": PEM_BEGIN, "end": PEM_END}));
         assert_eq!(spec["credentials"], CREDENTIAL);

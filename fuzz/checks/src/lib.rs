@@ -42,7 +42,19 @@ pub fn check_redaction(bytes: &[u8]) {
     if let Ok(value) = json::parse(bytes) {
         let once = redacted(&value).into_owned();
         assert_eq!(redacted(&once).as_ref(), &once, "redacting twice is redacting once");
-        assert!(!holds_key(&once.to_string()), "a key is left: {once}");
+        assert!(!any_text_holds_key(&once), "a key is left: {once}");
+    }
+}
+
+/// The texts themselves are looked at: in JSON, a tab before `g_key_…` is written `\tg_key_…`.
+fn any_text_holds_key(value: &Value) -> bool {
+    match value {
+        Value::String(text) => holds_key(text),
+        Value::Array(items) => items.iter().any(any_text_holds_key),
+        Value::Object(map) => {
+            map.iter().any(|(key, value)| holds_key(key) || any_text_holds_key(value))
+        }
+        _ => false,
     }
 }
 

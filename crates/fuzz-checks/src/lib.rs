@@ -1,4 +1,4 @@
-//! What must hold for any bytes whatever. The fuzz targets beside this crate call these checks, and so
+//! What must hold for any bytes whatever. The targets in `fuzz/` call these checks, and so
 //! do property tests with raw and with damaged bytes, which run where no fuzzer is at hand.
 
 use serde_json::Value;

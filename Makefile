@@ -1,0 +1,29 @@
+# What people type. `make test` installs what the tests need and runs all of them; CI calls the same.
+
+CARGO ?= cargo
+ARGS ?= tools
+
+.PHONY: run test lint bench fuzz tools-for-tests
+
+run: ## Run the product: make run ARGS="explain UNKNOWN_TOOL"
+	$(CARGO) run --release -- $(ARGS)
+
+test: tools-for-tests lint ## Everything that must hold
+	$(CARGO) nextest run --workspace --locked
+	$(CARGO) test --workspace --locked --doc
+	python3 spec/vectors/check.py
+	$(CARGO) check --locked --manifest-path bench/Cargo.toml
+	scripts/fuzz 10
+
+lint: ## Formatting and clippy, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+bench: ## Speed, as ratios in one run
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml
+
+fuzz: ## Fuzz each target for ten minutes
+	scripts/fuzz 600
+
+tools-for-tests:
+	scripts/tools-for-tests

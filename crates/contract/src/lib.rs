@@ -6,6 +6,7 @@
 //! inputs always give the same answer. What decides (policy, governor), stores (ledger) or runs
 //! (gate) is not here.
 
+mod because;
 pub mod behaviour;
 pub mod call;
 pub mod canonical;
@@ -19,6 +20,7 @@ pub mod json;
 pub mod manifest;
 pub mod name;
 pub mod permission;
+mod read;
 pub mod reason;
 pub mod redact;
 pub mod schema;

@@ -14,6 +14,7 @@ use crate::{
     invariant::{self, Violations},
     name::{ToolName, successor},
     permission::Permission,
+    read,
     text::nearest,
 };
 
@@ -219,7 +220,7 @@ impl Manifest {
 
     /// Reads and checks a manifest in its wire format.
     pub fn parse(bytes: &[u8]) -> Result<Self, Violations> {
-        invariant::read_manifest(bytes).map(Self::checked)
+        read::read_manifest(bytes).map(Self::checked)
     }
 
     fn checked(tools: Vec<ContractTool>) -> Self {

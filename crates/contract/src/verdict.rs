@@ -4,11 +4,10 @@
 //! list is not an explanation made afterwards: it is the decision. Words for people are made from the
 //! facts when somebody asks for them.
 
-use std::fmt;
-
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
+    because,
     call::{InvalidKey, KeyScope, Layer, Mode, Surface},
     canonical::InputHash,
     effect::{CostEffect, Risk, SideEffect, Status, words},
@@ -18,7 +17,7 @@ use crate::{
     permission::Permission,
     reason::Reason,
     schema::InputProblem,
-    text::{Quoted, list},
+    text::Quoted,
 };
 
 words! {
@@ -281,7 +280,7 @@ impl StepRecord {
 
     /// The facts in a sentence.
     pub fn because(&self) -> String {
-        because(self)
+        because::sentence(self)
     }
 }
 
@@ -386,141 +385,4 @@ impl Verdict {
             hold: None,
         }
     }
-}
-
-/// The facts of a step as a sentence.
-fn because(record: &StepRecord) -> String {
-    let refused = record.outcome == Outcome::Refuse;
-    let by = record.layer.map_or(String::new(), |layer| format!(" of the {layer} policy"));
-    match &record.facts {
-        Facts::Existence { requested, did_you_mean: Some(name) } if refused => {
-            format!("no tool is called {requested}; `{name}` is")
-        }
-        Facts::Existence { requested, .. } if refused => format!("no tool is called {requested}"),
-        Facts::Existence { requested, .. } => format!("{requested} is in the manifest"),
-        Facts::Status { status } if refused => format!("it is {status}, not implemented"),
-        Facts::Status { status } => format!("it is {status}"),
-        Facts::AgentCallable { callable: true } => "agents may call it".to_owned(),
-        Facts::AgentCallable { callable: false } if refused => "agents may not call it".to_owned(),
-        Facts::AgentCallable { callable: false } => {
-            "agents may not call it, and this is no agent".to_owned()
-        }
-        Facts::Identity { surface, mode, caller, anonymous_allowed } => {
-            identity(*surface, *mode, caller, *anonymous_allowed, refused)
-        }
-        Facts::ForbiddenRisk { risk } if risk.is_empty() => "it declares no risk".to_owned(),
-        Facts::ForbiddenRisk { risk } if refused => {
-            format!("it declares {}, which forbids every call", list(risk))
-        }
-        Facts::ForbiddenRisk { risk } => {
-            format!("it declares {}, which forbids nothing", list(risk))
-        }
-        Facts::Deny { entry: Some(entry), .. } => format!("`{entry}` is on the deny list{by}"),
-        Facts::Deny { permissions, .. } => format!("no layer denies {}", needs(permissions)),
-        Facts::Allow { missing, .. } if refused => {
-            format!("the allow list{by} does not cover {}", list(missing))
-        }
-        Facts::Allow { lists, .. } if lists.is_empty() => "no layer has an allow list".to_owned(),
-        Facts::Allow { permissions, lists, .. } => {
-            format!("{} covered by every allow list ({})", are(permissions), list(lists))
-        }
-        Facts::MaxSideEffect { side_effect, ceilings } => {
-            ceiling("maxSideEffect", side_effect, ceilings, refused, &by)
-        }
-        Facts::MaxCostEffect { cost_effect, ceilings } => {
-            ceiling("maxCostEffect", cost_effect, ceilings, refused, &by)
-        }
-        Facts::UserData { user_data: false, .. } => "it reads no data of a user".to_owned(),
-        Facts::UserData { has_key: false, .. } => {
-            "it reads data of a user, and no key was given".to_owned()
-        }
-        Facts::UserData { auth_required: false, .. } => {
-            "it reads data of a user, yet its contract requires no account".to_owned()
-        }
-        Facts::UserData { .. } => "it reads data of a user, and the caller has a key".to_owned(),
-        Facts::Input { problems, .. } if refused => list(problems),
-        Facts::Input { input_hash: Some(hash), has_schema, .. } => {
-            let fits =
-                if *has_schema { "it fits the schema" } else { "the contract has no input schema" };
-            format!("{fits}; input hash {hash}")
-        }
-        Facts::Input { .. } => "it fits the schema".to_owned(),
-        Facts::TradeGuardrails { violated: Some(guardrail), problem, .. } => {
-            format!("`{guardrail}`{by} is violated: {}", problem.as_deref().unwrap_or_default())
-        }
-        Facts::TradeGuardrails { checked, .. } if checked.is_empty() => {
-            "no guardrail applies".to_owned()
-        }
-        Facts::TradeGuardrails { checked, .. } => format!("inside {}", list(checked)),
-        Facts::Approval { matched } if matched.is_empty() => {
-            "no layer asks for a person".to_owned()
-        }
-        Facts::Approval { matched } => approval(matched),
-    }
-}
-
-fn needs(permissions: &[Permission]) -> String {
-    if permissions.is_empty() { "it".to_owned() } else { list(permissions) }
-}
-
-fn are(permissions: &[Permission]) -> String {
-    match permissions {
-        [] => "it needs no permission and is".to_owned(),
-        [only] => format!("{only} is"),
-        many => format!("{} are", list(many)),
-    }
-}
-
-fn identity(
-    surface: Surface,
-    mode: Mode,
-    caller: &CallerFacts,
-    anonymous_allowed: bool,
-    refused: bool,
-) -> String {
-    match caller {
-        CallerFacts::Key { name, scopes } if refused => {
-            format!("the key {} has the scopes {}, and not `call`", Quoted::new(name), list(scopes))
-        }
-        CallerFacts::Key { name, .. } => format!("the key {} may call tools", Quoted::new(name)),
-        CallerFacts::Invalid { .. } => "the key is not valid".to_owned(),
-        CallerFacts::Anonymous if mode != Mode::Live => {
-            format!("mode {mode} needs no key: nothing is called")
-        }
-        CallerFacts::Anonymous if !refused => {
-            "no key, and the tool is free for everyone".to_owned()
-        }
-        CallerFacts::Anonymous if surface == Surface::Agent => {
-            "no key, and live calls of agents always need one".to_owned()
-        }
-        CallerFacts::Anonymous if anonymous_allowed => {
-            "no key, and the tool has effects or needs an account".to_owned()
-        }
-        CallerFacts::Anonymous => {
-            "no key, and the tool is not on the anonymous allowlist".to_owned()
-        }
-    }
-}
-
-fn ceiling<E: fmt::Display>(
-    name: &str,
-    effect: &E,
-    ceilings: &[Ceiling<E>],
-    refused: bool,
-    by: &str,
-) -> String {
-    let all = list(ceilings.iter().map(|ceiling| format!("{} {}", ceiling.layer, ceiling.max)));
-    if refused {
-        format!("{effect} is above {name}{by} ({all})")
-    } else {
-        format!("{effect} is within {name} ({all})")
-    }
-}
-
-fn approval(matched: &[AskMatch]) -> String {
-    let entries = matched.iter().map(|m| match &m.reason {
-        Some(reason) => format!("{} ask[{}] ({})", m.layer, m.index, Quoted::new(reason)),
-        None => format!("{} ask[{}]", m.layer, m.index),
-    });
-    format!("a person must answer: {}", list(entries))
 }

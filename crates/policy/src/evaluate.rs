@@ -15,7 +15,11 @@ use tollgate_contract::{
     verdict::{AskMatch, CallerFacts},
 };
 
-use crate::{guardrail, layers::Layers, preflight::needs_key};
+use crate::{
+    guardrail::{self, Violated},
+    layers::Layers,
+    preflight::needs_key,
+};
 
 /// A question to the policy: may this caller, under these layers, call what is named?
 #[derive(Debug, Clone, Copy)]
@@ -117,14 +121,27 @@ fn existence<'a>(request: &Request<'a>, explain: &mut Explain) -> Result<&'a Con
     }
 }
 
-fn status(tool: &ContractTool, explain: &mut Explain) -> Result<(), Error> {
-    let facts = Facts::Status { status: tool.status };
-    if tool.status == Status::Implemented {
-        explain.pass(facts);
-        return Ok(());
+/// Why a step refuses: the layer that decided, where one did, and the error that it becomes.
+type Refusal = (Option<Layer>, Error);
+
+/// Records what a step decided on, and passes its refusal on.
+fn record(explain: &mut Explain, facts: Facts, refusal: Option<Refusal>) -> Result<(), Error> {
+    match refusal {
+        None => {
+            explain.pass(facts);
+            Ok(())
+        }
+        Some((layer, error)) => {
+            explain.refuse(layer, facts);
+            Err(error)
+        }
     }
-    explain.refuse(None, facts);
-    Err(ToolNotActive::new(tool.name.clone(), tool.status).into())
+}
+
+fn status(tool: &ContractTool, explain: &mut Explain) -> Result<(), Error> {
+    let refusal = (tool.status != Status::Implemented)
+        .then(|| (None, ToolNotActive::new(tool.name.clone(), tool.status).into()));
+    record(explain, Facts::Status { status: tool.status }, refusal)
 }
 
 fn agent_callable(
@@ -132,30 +149,27 @@ fn agent_callable(
     caller: &Caller,
     explain: &mut Explain,
 ) -> Result<(), Error> {
-    let facts = Facts::AgentCallable { callable: tool.agent.callable };
-    if tool.agent.callable || caller.surface == Surface::Sdk {
-        explain.pass(facts);
-        return Ok(());
-    }
-    explain.refuse(None, facts);
-    Err(ToolNotCallable::new(tool.name.clone()).into())
+    let callable = tool.agent.callable;
+    let refusal = (!callable && caller.surface == Surface::Agent)
+        .then(|| (None, ToolNotCallable::new(tool.name.clone()).into()));
+    record(explain, Facts::AgentCallable { callable }, refusal)
 }
 
 fn identity(tool: &ContractTool, caller: &Caller, explain: &mut Explain) -> Result<(), Error> {
-    let (who, refusal): (CallerFacts, Option<Error>) = match &caller.identity {
+    let (who, error): (CallerFacts, Option<Error>) = match &caller.identity {
         Identity::Anonymous => {
-            let refusal = needs_key(tool, caller.surface, caller.mode)
+            let error = needs_key(tool, caller.surface, caller.mode)
                 .then(|| MissingApiKey::new(tool.name.clone()).into());
-            (CallerFacts::Anonymous, refusal)
+            (CallerFacts::Anonymous, error)
         }
         Identity::Invalid(why) => {
             (CallerFacts::Invalid { why: *why }, Some(InvalidApiKey::new(*why).into()))
         }
         Identity::Key(key) => {
             let may_call = caller.mode != Mode::Live || key.scopes.contains(&KeyScope::Call);
-            let refusal =
+            let error =
                 (!may_call).then(|| ScopeMissing::new(KeyScope::Call, key.scopes.clone()).into());
-            (CallerFacts::Key { name: key.name.clone(), scopes: key.scopes.clone() }, refusal)
+            (CallerFacts::Key { name: key.name.clone(), scopes: key.scopes.clone() }, error)
         }
     };
     let facts = Facts::Identity {
@@ -164,65 +178,46 @@ fn identity(tool: &ContractTool, caller: &Caller, explain: &mut Explain) -> Resu
         caller: who,
         anonymous_allowed: tool.access.anonymous_allowed,
     };
-    match refusal {
-        None => {
-            explain.pass(facts);
-            Ok(())
-        }
-        Some(error) => {
-            explain.refuse(None, facts);
-            Err(error)
-        }
-    }
+    record(explain, facts, error.map(|error| (None, error)))
 }
 
 fn forbidden_risk(tool: &ContractTool, explain: &mut Explain) -> Result<(), Error> {
-    match tool.forbidden_risk() {
-        None => {
-            explain.pass(Facts::ForbiddenRisk { risk: tool.risk.clone() });
-            Ok(())
-        }
-        Some(risk) => {
-            explain.refuse(None, Facts::ForbiddenRisk { risk: vec![risk.clone()] });
-            Err(ForbiddenRisk::new(tool.name.clone(), risk.clone()).into())
-        }
-    }
+    let forbidden = tool.forbidden_risk();
+    let risk = forbidden.map_or_else(|| tool.risk.clone(), |risk| vec![risk.clone()]);
+    let refusal =
+        forbidden.map(|risk| (None, ForbiddenRisk::new(tool.name.clone(), risk.clone()).into()));
+    record(explain, Facts::ForbiddenRisk { risk }, refusal)
 }
 
 fn deny(tool: &ContractTool, layers: &Layers, explain: &mut Explain) -> Result<(), Error> {
-    let permissions = tool.permissions.clone();
     let denied = layers.iter().find_map(|(layer, policy)| {
-        policy.deny.iter().find(|entry| entry.touches(tool)).map(|entry| (layer, entry))
+        policy.deny.iter().find(|entry| entry.touches(tool)).map(|entry| (layer, entry.to_string()))
     });
-    match denied {
-        None => {
-            explain.pass(Facts::Deny { permissions, entry: None });
-            Ok(())
-        }
-        Some((layer, entry)) => {
-            explain
-                .refuse(Some(layer), Facts::Deny { permissions, entry: Some(entry.to_string()) });
-            Err(PermissionDenied::new(tool.name.clone(), layer, entry.to_string()).into())
-        }
-    }
+    let entry = denied.as_ref().map(|(_, entry)| entry.clone());
+    let facts = Facts::Deny { permissions: tool.permissions.clone(), entry };
+    let refusal = denied.map(|(layer, entry)| {
+        (Some(layer), PermissionDenied::new(tool.name.clone(), layer, entry).into())
+    });
+    record(explain, facts, refusal)
 }
 
 fn allow(tool: &ContractTool, layers: &Layers, explain: &mut Explain) -> Result<(), Error> {
-    let permissions = tool.permissions.clone();
     let mut lists: Vec<Layer> = Vec::new();
+    let mut uncovered: Option<(Layer, Vec<Permission>)> = None;
     for (layer, policy) in layers.iter() {
-        let Some(missing) = policy.uncovered(tool) else {
-            continue;
-        };
+        let Some(missing) = policy.uncovered(tool) else { continue };
         lists.push(layer);
-        if missing.is_empty() {
-            continue;
+        if !missing.is_empty() {
+            uncovered = Some((layer, missing));
+            break;
         }
-        explain.refuse(Some(layer), Facts::Allow { permissions, lists, missing: missing.clone() });
-        return Err(PermissionNotGranted::new(tool.name.clone(), layer, missing).into());
     }
-    explain.pass(Facts::Allow { permissions, lists, missing: Vec::new() });
-    Ok(())
+    let missing = uncovered.as_ref().map(|(_, missing)| missing.clone()).unwrap_or_default();
+    let facts = Facts::Allow { permissions: tool.permissions.clone(), lists, missing };
+    let refusal = uncovered.map(|(layer, missing)| {
+        (Some(layer), PermissionNotGranted::new(tool.name.clone(), layer, missing).into())
+    });
+    record(explain, facts, refusal)
 }
 
 fn max_side_effect(
@@ -230,21 +225,13 @@ fn max_side_effect(
     layers: &Layers,
     explain: &mut Explain,
 ) -> Result<(), Error> {
-    let side_effect = tool.side_effect;
-    let ceilings = layers.side_effect_ceilings();
-    let exceeded = ceilings.iter().find(|ceiling| side_effect > ceiling.max).copied();
-    let facts = Facts::MaxSideEffect { side_effect, ceilings };
-    match exceeded {
-        None => {
-            explain.pass(facts);
-            Ok(())
-        }
-        Some(ceiling) => {
-            explain.refuse(Some(ceiling.layer), facts);
-            Err(SideEffectExceeded::new(tool.name.clone(), side_effect, ceiling.max, ceiling.layer)
-                .into())
-        }
-    }
+    let (side_effect, ceilings) = (tool.side_effect, layers.side_effect_ceilings());
+    let refusal = ceilings.iter().find(|ceiling| side_effect > ceiling.max).map(|ceiling| {
+        let (max, layer) = (ceiling.max, ceiling.layer);
+        let error = SideEffectExceeded::new(tool.name.clone(), side_effect, max, layer);
+        (Some(layer), error.into())
+    });
+    record(explain, Facts::MaxSideEffect { side_effect, ceilings }, refusal)
 }
 
 fn max_cost_effect(
@@ -252,21 +239,13 @@ fn max_cost_effect(
     layers: &Layers,
     explain: &mut Explain,
 ) -> Result<(), Error> {
-    let cost_effect = tool.cost_effect;
-    let ceilings = layers.cost_effect_ceilings();
-    let exceeded = ceilings.iter().find(|ceiling| cost_effect > ceiling.max).copied();
-    let facts = Facts::MaxCostEffect { cost_effect, ceilings };
-    match exceeded {
-        None => {
-            explain.pass(facts);
-            Ok(())
-        }
-        Some(ceiling) => {
-            explain.refuse(Some(ceiling.layer), facts);
-            Err(CostEffectExceeded::new(tool.name.clone(), cost_effect, ceiling.max, ceiling.layer)
-                .into())
-        }
-    }
+    let (cost_effect, ceilings) = (tool.cost_effect, layers.cost_effect_ceilings());
+    let refusal = ceilings.iter().find(|ceiling| cost_effect > ceiling.max).map(|ceiling| {
+        let (max, layer) = (ceiling.max, ceiling.layer);
+        let error = CostEffectExceeded::new(tool.name.clone(), cost_effect, max, layer);
+        (Some(layer), error.into())
+    });
+    record(explain, Facts::MaxCostEffect { cost_effect, ceilings }, refusal)
 }
 
 /// The contract's invariant once more, at the last moment: no data of a user without a key, and none
@@ -274,25 +253,15 @@ fn max_cost_effect(
 fn user_data(tool: &ContractTool, caller: &Caller, explain: &mut Explain) -> Result<(), Error> {
     let user_data = tool.needs(&Permission::USER_DATA);
     let has_key = matches!(caller.identity, Identity::Key(_));
-    let is_live = caller.mode == Mode::Live;
-    let facts = Facts::UserData { user_data, auth_required: tool.auth_required, has_key };
-    let refusal: Option<Error> = if user_data && is_live && !has_key {
+    let error: Option<Error> = if user_data && caller.mode == Mode::Live && !has_key {
         Some(MissingApiKey::new(tool.name.clone()).into())
     } else if user_data && !tool.auth_required {
         Some(ToolNotCallable::new(tool.name.clone()).into())
     } else {
         None
     };
-    match refusal {
-        None => {
-            explain.pass(facts);
-            Ok(())
-        }
-        Some(error) => {
-            explain.refuse(None, facts);
-            Err(error)
-        }
-    }
+    let facts = Facts::UserData { user_data, auth_required: tool.auth_required, has_key };
+    record(explain, facts, error.map(|error| (None, error)))
 }
 
 /// Normalises, hashes and validates the input.
@@ -345,21 +314,16 @@ pub fn check_trade(
     layers: &Layers,
     explain: &mut Explain,
 ) -> Result<(), Error> {
-    let (checked, violated) = guardrail::check(tool, input, layers);
-    let Some(violated) = violated else {
-        explain.pass(Facts::TradeGuardrails { checked, violated: None, problem: None });
-        return Ok(());
+    let (checked, found) = guardrail::check(tool, input, layers);
+    let facts = Facts::TradeGuardrails {
+        checked,
+        violated: found.as_ref().map(|violated| violated.guardrail),
+        problem: found.as_ref().map(|violated| violated.problem.clone()),
     };
-    let (guardrail, layer, problem) = (violated.guardrail, violated.layer, violated.problem);
-    explain.refuse(
-        layer,
-        Facts::TradeGuardrails {
-            checked,
-            violated: Some(guardrail),
-            problem: Some(problem.clone()),
-        },
-    );
-    Err(TradeGuardrail::new(tool.name.clone(), guardrail, layer, problem).into())
+    let refusal = found.map(|Violated { guardrail, layer, problem }| {
+        (layer, TradeGuardrail::new(tool.name.clone(), guardrail, layer, problem).into())
+    });
+    record(explain, facts, refusal)
 }
 
 /// Does a layer want a person to answer first?

@@ -72,7 +72,11 @@ impl Walk<'_> {
         self.bytes.get(at).copied()
     }
 
+    /// The length of the placeholder that starts here.
     fn placeholder(&self, at: usize) -> Option<usize> {
+        if self.byte(at) != Some(b'[') {
+            return None;
+        }
         self.text.get(at..).and_then(placeholder::leading)
     }
 

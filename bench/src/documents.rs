@@ -73,20 +73,14 @@ fn record(random: &mut Random, has_secret: bool) -> Map<String, Value> {
     let mut record = Map::new();
     let mut add = |name: &str, value: Value| record.insert(name.to_owned(), value);
     add("id", format!("rec-{:06}", random.below(1_000_000)).into());
-    add(
-        "venue",
-        random.pick(&["kalshi", "polymarket", "paper"]).into(),
-    );
+    add("venue", random.pick(&["kalshi", "polymarket", "paper"]).into());
     add("quantity", random.below(10_000).into());
     add("price", (random.below(100_000) as f64 / 1000.0).into());
     add("active", (random.below(2) == 0).into());
     add("note", random.sentence(9).into());
     add("tags", json!([random.pick(WORDS), random.pick(WORDS)]));
     let (feed, sequence) = (random.pick(WORDS), random.below(1 << 40));
-    add(
-        "source",
-        json!({ "feed": feed, "sequence": sequence, "next": null }),
-    );
+    add("source", json!({ "feed": feed, "sequence": sequence, "next": null }));
     if has_secret {
         let name = random.pick(&["apiKey", "password", "accessToken"]);
         add(name, random.key(24).into());

@@ -47,14 +47,10 @@ impl Input {
 const SHAPES: [(&str, Make); 15] = [
     ("`password=` …", |size| repeat("password=", size)),
     ("`password=\"` …", |size| repeat("password=\"", size)),
-    ("`-----BEGIN X-----` …", |size| {
-        repeat("-----BEGIN X-----", size)
-    }),
+    ("`-----BEGIN X-----` …", |size| repeat("-----BEGIN X-----", size)),
     ("`\"` …", |size| repeat("\"", size)),
     ("`\\` …", |size| repeat("\\", size)),
-    ("`password=\"`, then `\\\"` …", |size| {
-        behind("password=\"", "\\\"", size)
-    }),
+    ("`password=\"`, then `\\\"` …", |size| behind("password=\"", "\\\"", size)),
     ("`a=` …", |size| repeat("a=", size)),
     ("`://u:` …", |size| repeat("://u:", size)),
     ("`://u:`, then `a@` …", |size| behind("://u:", "a@", size)),
@@ -108,11 +104,7 @@ pub(crate) fn section() {
             (["-".to_owned(), "-".to_owned()], first.growth)
         };
         let [to, growth] = second;
-        let word = if last < LINEAR_BELOW {
-            "linear"
-        } else {
-            "NOT LINEAR"
-        };
+        let word = if last < LINEAR_BELOW { "linear" } else { "NOT LINEAR" };
         table.row([
             name.to_owned(),
             short(first.from),
@@ -137,16 +129,10 @@ struct Step {
 impl Step {
     fn time(make: Make, from: usize, to: usize) -> Self {
         let inputs = [make(from), make(to)];
-        let contenders = inputs
-            .iter()
-            .map(|input| Contender::new("", || input.redact()));
+        let contenders = inputs.iter().map(|input| Contender::new("", || input.redact()));
         let timings = race(contenders.collect());
         let [small, large] = timings.as_slice() else {
-            return Self {
-                from: f64::NAN,
-                to: f64::NAN,
-                growth: f64::NAN,
-            };
+            return Self { from: f64::NAN, to: f64::NAN, growth: f64::NAN };
         };
         Self {
             from: small.ns() / from as f64,

@@ -24,10 +24,7 @@ pub(crate) struct Contender<'a> {
 impl<'a> Contender<'a> {
     /// `run` is one unit of work; it keeps its results from being optimised away by itself.
     pub(crate) fn new(name: impl Into<String>, run: impl FnMut() + 'a) -> Self {
-        Self {
-            name: name.into(),
-            run: Box::new(run),
-        }
+        Self { name: name.into(), run: Box::new(run) }
     }
 }
 
@@ -60,10 +57,7 @@ impl Timing {
 fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1) as f64;
-    values
-        .get((last * part).round() as usize)
-        .copied()
-        .unwrap_or(f64::NAN)
+    values.get((last * part).round() as usize).copied().unwrap_or(f64::NAN)
 }
 
 /// Warms every contender up, then lets them run in turns.
@@ -113,9 +107,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
-        Self {
-            rows: vec![head.map(str::to_owned).to_vec()],
-        }
+        Self { rows: vec![head.map(str::to_owned).to_vec()] }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
@@ -167,11 +159,7 @@ pub(crate) fn short(number: f64) -> String {
 
 /// A large count, in thousands or millions.
 pub(crate) fn count(number: f64) -> String {
-    if number >= 1e6 {
-        format!("{:.2} M", number / 1e6)
-    } else {
-        format!("{:.0} k", number / 1e3)
-    }
+    if number >= 1e6 { format!("{:.2} M", number / 1e6) } else { format!("{:.0} k", number / 1e3) }
 }
 
 /// A part of one, in percent.

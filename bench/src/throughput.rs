@@ -52,11 +52,7 @@ struct Document {
 impl Document {
     fn new(size: usize, secrets: Secrets) -> Self {
         let value = documents::json(size, secrets);
-        Self {
-            bytes: value.to_string().into_bytes(),
-            value,
-            log: documents::log(size, secrets),
-        }
+        Self { bytes: value.to_string().into_bytes(), value, log: documents::log(size, secrets) }
     }
 
     /// Is the document what its row will say: readable, and with secrets or without?
@@ -70,7 +66,7 @@ impl Document {
         let wanted = secrets == Secrets::Some;
         if log_changes != wanted || json_changes != wanted {
             return Err(
-                "a document has secrets where it should not, or none where it should".into(),
+                "a document has secrets where it should not, or none where it should".into()
             );
         }
         Ok(())
@@ -152,12 +148,7 @@ fn plain_hash(value: &Value) -> [u8; 32] {
 
 fn byte_scan(bytes: &[u8]) -> Contender<'_> {
     Contender::new("byte scan", move || {
-        black_box(
-            black_box(bytes)
-                .iter()
-                .filter(|byte| **byte == b'=')
-                .count(),
-        );
+        black_box(black_box(bytes).iter().filter(|byte| **byte == b'=').count());
     })
 }
 

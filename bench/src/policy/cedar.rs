@@ -62,9 +62,7 @@ impl Engine for Cedar {
 
     fn allows(&mut self, call: usize) -> Result<bool, Box<dyn Error>> {
         let request = self.requests.get(call).ok_or("no such call")?;
-        let response = self
-            .authorizer
-            .is_authorized(request, &self.policies, &self.entities);
+        let response = self.authorizer.is_authorized(request, &self.policies, &self.entities);
         Ok(response.decision() == Decision::Allow)
     }
 }
@@ -101,12 +99,10 @@ fn refusals() -> Vec<String> {
     refusals.extend(both(&|name, _| {
         format!(r#"!Layer::"{name}".allow.containsAll(resource.permissions)"#)
     }));
-    refusals.extend(both(&|_, layer| {
-        format!("resource.sideEffect > {}", layer.max_side_effect as u8)
-    }));
-    refusals.extend(both(&|_, layer| {
-        format!("resource.costEffect > {}", layer.max_cost_effect as u8)
-    }));
+    refusals
+        .extend(both(&|_, layer| format!("resource.sideEffect > {}", layer.max_side_effect as u8)));
+    refusals
+        .extend(both(&|_, layer| format!("resource.costEffect > {}", layer.max_cost_effect as u8)));
     refusals.push(USER_DATA.to_owned());
     refusals
 }
@@ -149,11 +145,7 @@ fn entities(scenario: &Scenario) -> Value {
         "attrs": { "deny": Risk::FORBIDDEN },
         "parents": [],
     });
-    tools
-        .chain(callers)
-        .chain(layers)
-        .chain([contract])
-        .collect()
+    tools.chain(callers).chain(layers).chain([contract]).collect()
 }
 
 fn requests(scenario: &Scenario) -> Result<Vec<Request>, Box<dyn Error>> {
@@ -171,9 +163,5 @@ fn requests(scenario: &Scenario) -> Result<Vec<Request>, Box<dyn Error>> {
             None,
         )?)
     };
-    scenario
-        .calls
-        .iter()
-        .map(|call| request(&call.tool, call.caller))
-        .collect()
+    scenario.calls.iter().map(|call| request(&call.tool, call.caller)).collect()
 }

@@ -28,9 +28,7 @@ type Wanted = fn(&Call) -> bool;
 const SLICES: [(&str, Wanted); 4] = [
     ("the whole mix", |_| true),
     ("calls that pass", Call::passes),
-    ("refused, known tool", |call| {
-        !call.passes() && !call.names_no_tool()
-    }),
+    ("refused, known tool", |call| !call.passes() && !call.names_no_tool()),
     ("refused, unknown tool", Call::names_no_tool),
 ];
 
@@ -59,10 +57,8 @@ pub(crate) fn section() -> Result<(), Box<dyn Error>> {
     let mut table = Table::new(["", "ns/call", "calls/s", "spread", "time"]);
     for (title, wanted) in SLICES {
         let calls = scenario.calls.iter().enumerate();
-        let places: Vec<usize> = calls
-            .filter(|(_, call)| wanted(call))
-            .map(|(place, _)| place)
-            .collect();
+        let places: Vec<usize> =
+            calls.filter(|(_, call)| wanted(call)).map(|(place, _)| place).collect();
         table.heading(&format!("{title} ({} calls)", places.len()));
         add_rows(&mut table, &time(&mut engines, &places), places.len());
     }

@@ -122,13 +122,8 @@ impl Machine {
             .map_err(|error| error.to_string())?;
         let mut machine = RegoVM::new();
         machine.load_program(program);
-        machine
-            .set_data(prepared.data)
-            .map_err(|error| error.to_string())?;
-        Ok(Self {
-            machine,
-            inputs: prepared.inputs,
-        })
+        machine.set_data(prepared.data).map_err(|error| error.to_string())?;
+        Ok(Self { machine, inputs: prepared.inputs })
     }
 }
 
@@ -156,14 +151,9 @@ fn data(scenario: &Scenario) -> Result<Value, Box<dyn Error>> {
         }));
         let fields = entry.as_object_mut()?;
         fields.insert("risk".into(), set(tool.risk.iter().map(Risk::as_str)));
-        let permissions = tool
-            .permissions
-            .iter()
-            .map(|permission| permission.as_str());
+        let permissions = tool.permissions.iter().map(|permission| permission.as_str());
         fields.insert("permissions".into(), set(permissions));
-        tools
-            .as_object_mut()?
-            .insert(tool.name.as_str().into(), entry);
+        tools.as_object_mut()?.insert(tool.name.as_str().into(), entry);
     }
     let mut data = Value::new_object();
     data.as_object_mut()?.insert("tools".into(), tools);
@@ -182,11 +172,7 @@ fn inputs(scenario: &Scenario) -> Result<Vec<Value>, Box<dyn Error>> {
         input.as_object_mut()?.insert("scopes".into(), scopes);
         Ok(input)
     };
-    scenario
-        .calls
-        .iter()
-        .map(|call| input(&call.tool, call.caller))
-        .collect()
+    scenario.calls.iter().map(|call| input(&call.tool, call.caller)).collect()
 }
 
 fn set<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {

@@ -101,30 +101,19 @@ const REVOKED: usize = 3;
 
 impl Scenario {
     pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
-        let entries: Vec<Value> = KINDS
-            .iter()
-            .flat_map(|kind| kind.names().map(|name| kind.entry(&name)))
-            .collect();
+        let entries: Vec<Value> =
+            KINDS.iter().flat_map(|kind| kind.names().map(|name| kind.entry(&name))).collect();
         let document =
             json!({ "schemaVersion": "0.3.0-draft", "mode": "review", "tools": entries });
         let manifest = Manifest::parse(document.to_string().as_bytes())?;
-        Ok(Self {
-            manifest,
-            callers: callers(),
-            layers: layers()?,
-            calls: calls(),
-        })
+        Ok(Self { manifest, callers: callers(), layers: layers()?, calls: calls() })
     }
 }
 
 /// All on the agent surface and live, where every call needs a key. The rule that user data needs one
 /// is evaluated, but never decides alone.
 fn callers() -> Vec<(&'static str, Caller)> {
-    let caller = |identity| Caller {
-        surface: Surface::Agent,
-        mode: Mode::Live,
-        identity,
-    };
+    let caller = |identity| Caller { surface: Surface::Agent, mode: Mode::Live, identity };
     let key = |name: &str, scopes: &[KeyScope]| {
         Identity::Key(KeyFacts {
             id: KeyId::from_parts(1_767_225_600_000, [7; 10]),
@@ -134,10 +123,7 @@ fn callers() -> Vec<(&'static str, Caller)> {
         })
     };
     vec![
-        (
-            "trader",
-            caller(key("trader", &[KeyScope::Read, KeyScope::Call])),
-        ),
+        ("trader", caller(key("trader", &[KeyScope::Read, KeyScope::Call]))),
         ("watcher", caller(key("watcher", &[KeyScope::Read]))),
         ("stranger", caller(Identity::Anonymous)),
         ("revoked", caller(Identity::Invalid(InvalidKey::Revoked))),
@@ -184,12 +170,8 @@ fn layers() -> Result<Layers, Box<dyn Error>> {
 /// 48 calls that pass and 48 that do not, in an order that no branch predictor can learn as two runs.
 fn calls() -> Vec<Call> {
     let passing: Vec<String> = names(|kind| kind.refused_at.is_none());
-    let mut calls: Vec<Call> = passing
-        .iter()
-        .cycle()
-        .take(48)
-        .map(|tool| call(tool, TRADER, None))
-        .collect();
+    let mut calls: Vec<Call> =
+        passing.iter().cycle().take(48).map(|tool| call(tool, TRADER, None)).collect();
 
     for kind in KINDS.iter().filter(|kind| kind.refused_at.is_some()) {
         let tools: Vec<String> = kind.names().collect();
@@ -221,12 +203,7 @@ fn call(tool: &str, caller: usize, refused_at: Option<Step>) -> Call {
     } else {
         json!({ "query": "rain in Berlin", "limit": 20 })
     };
-    Call {
-        tool: tool.to_owned(),
-        caller,
-        input,
-        refused_at,
-    }
+    Call { tool: tool.to_owned(), caller, input, refused_at }
 }
 
 /// Sorts by a fixed scramble of the place.

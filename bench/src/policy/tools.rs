@@ -89,10 +89,7 @@ const fn odd(
     quirk: Quirk,
     at: Step,
 ) -> Kind {
-    Kind {
-        quirk,
-        ..refused(stem, permissions, "none", "none", at)
-    }
+    Kind { quirk, ..refused(stem, permissions, "none", "none", at) }
 }
 
 impl Kind {

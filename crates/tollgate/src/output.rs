@@ -101,6 +101,36 @@ pub(crate) fn wants_colour(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// The width to which text for people is wrapped; `None` where no person reads and lines stay whole.
+pub(crate) fn width() -> Option<usize> {
+    io::stdout().is_terminal().then(|| usize::from(termimad::terminal_size().0).max(40))
+}
+
+/// Breaks `text` between words so that, behind an `indent`, it fits the terminal.
+pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    let Some(width) = width() else { return text.to_owned() };
+    wrap_to(text, indent, width.saturating_sub(indent).max(20))
+}
+
+fn wrap_to(text: &str, indent: usize, room: usize) -> String {
+    let mut out = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > room {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += length;
+    }
+    out
+}
+
 /// Answers a command line that cannot be understood; help and version are answers too.
 pub(crate) fn usage_error(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
@@ -278,5 +308,27 @@ impl Diagnostic for Failure {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let place = self.place.as_ref()?;
         Some(Box::new(std::iter::once(place.label.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_between_words_and_indented() {
+        assert_eq!(wrap_to("one two three four", 2, 9), "one two\n  three\n  four");
+        assert_eq!(
+            wrap_to("a-word-that-is-too-long is not broken", 0, 10),
+            "a-word-that-is-too-long\nis not\nbroken"
+        );
+        assert_eq!(wrap_to("", 4, 10), "");
+    }
+
+    #[test]
+    fn a_line_and_a_column_are_found_in_a_text() {
+        let text = "aé\nbc\n";
+        let at = |line, column| offset(text, Position { line, column });
+        assert_eq!((at(1, 1), at(1, 3), at(2, 2), at(9, 9)), (0, 3, 5, text.len()));
     }
 }

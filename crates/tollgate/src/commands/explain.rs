@@ -55,6 +55,48 @@ fn page(code: ErrorCode) -> String {
     if !wants_colour(&io::stdout()) {
         return code.page().to_owned();
     }
-    let skin = termimad::MadSkin::default();
-    format!("{}\n", skin.term_text(code.page()))
+    let mut skin = termimad::MadSkin::default();
+    for header in &mut skin.headers {
+        header.align = termimad::Alignment::Left;
+    }
+    format!("{}\n", skin.term_text(&joined(code.page())))
+}
+
+/// The page with the lines of each paragraph and list item joined, so that they are broken where the
+/// terminal ends and not where the file does.
+fn joined(page: &str) -> String {
+    let mut out = String::new();
+    let mut in_code = false;
+    let mut in_paragraph = false;
+    for line in page.lines() {
+        let is_fence = line.starts_with("```");
+        let starts_own_line =
+            in_code || is_fence || line.is_empty() || line.starts_with(['#', '-']);
+        if in_paragraph && !starts_own_line {
+            out.push(' ');
+            out.push_str(line.trim_start());
+        } else {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(line);
+        }
+        in_code ^= is_fence;
+        in_paragraph = !in_code && !is_fence && !line.is_empty() && !line.starts_with('#');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_and_items_are_joined_and_code_is_not() {
+        let page = "# A\n\none\ntwo\n\n- three\n  four\n- five\n\n```json\n{\n  1\n}\n```\n\nsix\n";
+        assert_eq!(
+            joined(page),
+            "# A\n\none two\n\n- three four\n- five\n\n```json\n{\n  1\n}\n```\n\nsix"
+        );
+    }
 }

@@ -18,7 +18,7 @@ use tollgate_policy::{Evaluation, Format, Layers, PolicySet, Request, evaluate};
 use crate::{
     cli::CheckArgs,
     exit::Exit,
-    output::{Failure, Output, wants_colour},
+    output::{Failure, Output, wants_colour, wrap},
     source,
 };
 
@@ -174,7 +174,8 @@ fn steps(evaluation: &Evaluation) -> String {
             Outcome::Refuse => paint("31", "✗"),
             Outcome::Ask => paint("33", "?"),
         };
-        let _ = writeln!(text, "{mark} {:<17} {}", record.step().as_str(), record.because());
+        let because = wrap(&record.because(), 20);
+        let _ = writeln!(text, "{mark} {:<17} {because}", record.step().as_str());
     }
     text.push('\n');
     let decision = evaluation.verdict.decision;
@@ -184,7 +185,7 @@ fn steps(evaluation: &Evaluation) -> String {
             "{}  {}\n{}\n`tollgate explain {}` says what to do.",
             paint("1;31", decision.as_str()),
             error.code(),
-            error.operator(),
+            wrap(&error.operator(), 0),
             error.code()
         ),
         (None, Decision::Pending) => writeln!(

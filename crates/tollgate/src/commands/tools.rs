@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets::NOTHING};
 use tollgate_contract::{ContractTool, ManifestMode, text::list};
 
 use crate::{
@@ -28,10 +28,11 @@ fn table(tools: &[&ContractTool], mode: ManifestMode) -> String {
     }
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    let mut header = vec!["TOOL", "SIDE EFFECT", "COST", "KEY", "PERMISSIONS", "WHAT IT DOES"];
+    let mut header = vec!["TOOL", "SIDE EFFECT", "COST EFFECT", "KEY", "WHAT IT DOES"];
     if mode == ManifestMode::Review {
         header.insert(1, "STATUS");
     }
+    let last = header.len() - 1;
     table.set_header(header);
     for tool in tools {
         let key = if tool.access.anonymous_allowed { "no" } else { "yes" };
@@ -40,13 +41,16 @@ fn table(tools: &[&ContractTool], mode: ManifestMode) -> String {
             tool.side_effect.to_string(),
             tool.cost_effect.to_string(),
             key.to_owned(),
-            list(&tool.permissions),
             tool.description.clone().unwrap_or_default(),
         ];
         if mode == ManifestMode::Review {
             row.insert(1, tool.status.to_string());
         }
         table.add_row(row);
+    }
+    // Only the sentence may be broken into lines: a name that is cut in two cannot be copied.
+    for column in table.column_iter_mut().take(last) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
     let lines: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     format!("{lines}\n`tollgate tools NAME` shows one contract in full.\n")

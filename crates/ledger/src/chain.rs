@@ -1,0 +1,203 @@
+//! Events and the chain: what is hashed, and how.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use sha2::{Digest, Sha256};
+use tollgate_contract::event::Event;
+
+use crate::error::LedgerError;
+
+/// Set apart from every other use of the hash, and from a later format.
+const DOMAIN: &[u8] = b"tollgate-event-1";
+
+/// SHA-256 over an event and the hash of the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EventHash([u8; 32]);
+
+impl EventHash {
+    /// What stands before the first event.
+    pub const GENESIS: Self = Self([0; 32]);
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for EventHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for EventHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventHash({self})")
+    }
+}
+
+impl Serialize for EventHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Where the chain stands: the last event and its hash. Kept elsewhere, it shows a ledger that was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Head {
+    /// The last event; 0 when there is none.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: EventHash,
+}
+
+impl Head {
+    /// A chain without events.
+    pub const EMPTY: Self = Self { seq: 0, hash: EventHash::GENESIS };
+}
+
+/// Whom and what an event is about. Identities are named by their pseudonym.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Subject {
+    /// The agent.
+    pub agent_id: Option<String>,
+    /// The credential.
+    pub identity_id: Option<String>,
+    /// The work.
+    pub workload_id: Option<String>,
+    /// The place.
+    pub scope_id: Option<String>,
+    /// The tool.
+    pub tool: Option<String>,
+    /// The intent.
+    pub intent_id: Option<String>,
+}
+
+impl Subject {
+    fn fields(&self) -> [Option<&str>; 6] {
+        [
+            self.agent_id.as_deref(),
+            self.identity_id.as_deref(),
+            self.workload_id.as_deref(),
+            self.scope_id.as_deref(),
+            self.tool.as_deref(),
+            self.intent_id.as_deref(),
+        ]
+    }
+}
+
+/// An event that is to be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    kind: &'static str,
+    ts_ms: i64,
+    subject: Subject,
+    payload: String,
+}
+
+impl NewEvent {
+    /// An event of this kind at this time, in milliseconds since 1970. The payload is stored as it is:
+    /// whoever makes it has redacted it.
+    pub fn new(
+        event: Event,
+        ts_ms: i64,
+        subject: Subject,
+        payload: &impl Serialize,
+    ) -> Result<Self, LedgerError> {
+        let kind = event
+            .ledger_kind()
+            .ok_or_else(|| LedgerError::Event(format!("{event:?} is not kept in the ledger")))?;
+        let payload = serde_json::to_string(payload)
+            .map_err(|error| LedgerError::Event(format!("its payload is no JSON: {error}")))?;
+        Ok(Self { kind, ts_ms, subject, payload })
+    }
+
+    /// Gives the event its place in the chain.
+    pub(crate) fn chained(self, after: Head) -> StoredEvent {
+        let mut event = StoredEvent {
+            seq: after.seq + 1,
+            ts_ms: self.ts_ms,
+            kind: self.kind.to_owned(),
+            subject: self.subject,
+            payload: self.payload,
+            prev_hash: after.hash,
+            hash: EventHash::GENESIS,
+        };
+        event.hash = event.computed_hash();
+        event
+    }
+}
+
+/// An event as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Its place, from 1.
+    pub seq: u64,
+    /// When it happened, in milliseconds since 1970.
+    pub ts_ms: i64,
+    /// Its kind.
+    pub kind: String,
+    /// Whom and what it is about.
+    pub subject: Subject,
+    /// What happened: JSON, byte for byte as it was written.
+    pub payload: String,
+    /// The hash of the event before.
+    pub prev_hash: EventHash,
+    /// Its hash.
+    pub hash: EventHash,
+}
+
+impl StoredEvent {
+    /// Where the chain stands with this event.
+    pub fn head(&self) -> Head {
+        Head { seq: self.seq, hash: self.hash }
+    }
+
+    /// The hash that these fields must have. Every field is hashed with its length before it, and an
+    /// absent one differs from an empty one, so that no two events are hashed from the same bytes.
+    pub(crate) fn computed_hash(&self) -> EventHash {
+        let mut hasher = Sha256::new();
+        hasher.update(DOMAIN);
+        hasher.update(self.prev_hash.0);
+        hasher.update(self.seq.to_le_bytes());
+        hasher.update(self.ts_ms.to_le_bytes());
+        let mut field = |text: Option<&str>| match text {
+            None => hasher.update([0]),
+            Some(text) => {
+                hasher.update([1]);
+                hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+                hasher.update(text.as_bytes());
+            }
+        };
+        field(Some(&self.kind));
+        self.subject.fields().into_iter().for_each(&mut field);
+        field(Some(&self.payload));
+        EventHash(hasher.finalize().into())
+    }
+}
+
+impl Serialize for StoredEvent {
+    /// One event as it is exported and streamed; the payload is written as it is stored.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::{Error, SerializeMap};
+        let payload: &serde_json::value::RawValue =
+            serde_json::from_str(&self.payload).map_err(S::Error::custom)?;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("seq", &self.seq)?;
+        map.serialize_entry("ts", &self.ts_ms)?;
+        map.serialize_entry("kind", &self.kind)?;
+        let names = ["agent_id", "identity_id", "workload_id", "scope_id", "tool", "intent_id"];
+        for (name, value) in names.into_iter().zip(self.subject.fields()) {
+            map.serialize_entry(name, &value)?;
+        }
+        map.serialize_entry("payload", payload)?;
+        map.serialize_entry("prev_hash", &self.prev_hash)?;
+        map.serialize_entry("hash", &self.hash)?;
+        map.end()
+    }
+}

@@ -150,7 +150,8 @@ enum Part {
     Policy,
     Policies,
     Ask,
-    Leaf,
+    Trade,
+    Condition,
 }
 
 /// Every part that has named members is written with their names. A deserialiser would also take a
@@ -161,14 +162,18 @@ fn require_objects(value: &Value, path: &str, part: Part) -> Result<(), PolicyEr
     };
     for (name, value) in members {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        // Something that writes policies and leaves a null where a list should be must not open a gate.
+        // Only a test such as `equals` can mean one.
+        if value.is_null() && !matches!(part, Part::Condition) {
+            return Err(shape_error(&path, "is null; leave it out if nothing is meant", None));
+        }
         match (part, name.as_str()) {
             (Part::Whole, "server") | (Part::Policies, _) => {
                 require_objects(value, &path, Part::Policy)?
             }
             (Part::Whole, "policies") => require_objects(value, &path, Part::Policies)?,
-            (Part::Whole | Part::Policy, "trade") | (Part::Ask, "input") => {
-                require_objects(value, &path, Part::Leaf)?;
-            }
+            (Part::Whole | Part::Policy, "trade") => require_objects(value, &path, Part::Trade)?,
+            (Part::Ask, "input") => require_objects(value, &path, Part::Condition)?,
             (Part::Whole | Part::Policy, "ask") => {
                 for (at, entry) in value.as_array().into_iter().flatten().enumerate() {
                     require_objects(entry, &format!("{path}[{at}]"), Part::Ask)?;

@@ -67,6 +67,9 @@ fn the_words_of_a_file_that_does_not_load() {
         ("{\"server\": []}", Format::Json),
         ("{\"policies\": {\"a\": {\"trade\": []}}}", Format::Json),
         ("{\"ask\": [[\"fs.*\"]]}", Format::Json),
+        ("{\"allow\": null}", Format::Json),
+        ("{\"server\": null}", Format::Json),
+        ("{\"policies\": {\"a\": {\"trade\": {\"maxQuantity\": null}}}}", Format::Json),
         ("{", Format::Json),
     ] {
         words.push_str(&format!("{text:?}\n  {}\n", refused(text, format)));

@@ -227,20 +227,25 @@ QUOTES = "\"'`"
 
 
 def words(name):
-    """The words of a field name. Cutting behind the last letter is what both rules on digits come to."""
+    """The words of a field name, without what follows its last letter and without a qualifier."""
     name = re.sub("[^A-Za-z]+$", "", name)
     name = re.sub("([a-z0-9])([A-Z])", r"\1 \2", name)
     name = re.sub("([A-Z])([A-Z][a-z])", r"\1 \2", name)
-    return re.findall("[a-z0-9]+", name.lower())
+    found = [word.lower() for word in re.findall("[A-Za-z0-9]+", name)]
+    if found and found[-1] in RULES["qualifiers"]:
+        rest = re.sub("[^A-Za-z]+$", "", re.sub("[A-Za-z0-9]+$", "", name))
+        found = [word.lower() for word in re.findall("[A-Za-z0-9]+", rest)] or found
+    return found
 
 
 def hides(name):
-    if len(name.encode("utf-8")) > 256 or not name.isascii() or any(p in name for p in PLACEHOLDERS):
+    if len(name.encode("utf-8")) > 256 or any(p in name for p in PLACEHOLDERS):
         return False
     found = words(name)
     if not found:
         return False
     return (found[-1] in RULES["lastWord"]
+            or found[-1].endswith(tuple(RULES["lastWordEnding"]))
             or found[-2:] in RULES["lastTwoWords"]
             or len(found) == 1 and found[0] in RULES["wholeName"]
             or found[-1] == "token" and not (len(found) > 1 and found[-2] in RULES["harmlessTokens"]))
@@ -272,7 +277,8 @@ def hide_formats(formats):
 
 def hide_credentials(stretch):
     def name(match):
-        group, kind = (1, "bearer") if match.group(1) is not None else (2, "url-password")
+        group = next(i for i in range(1, 6) if match.group(i) is not None)
+        kind = {"b": "bearer", ":": "url-password"}.get(match.group()[0].lower(), "field")
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
         return match.group()[:start] + f"[redacted:{kind}]" + match.group()[end:]
     return CREDENTIALS.sub(name, stretch)
@@ -283,26 +289,30 @@ def placeholder_at(text, at):
 
 
 def name_before(text, at, floor):
-    for skipped in (" \t", "\"'`\\]"):
+    for skipped in (" \t", "\"'`\\]["):
         farthest = max(at - 8, floor)
         while at > farthest and text[at - 1] in skipped:
             at -= 1
     end = at
     while at > floor and text[at - 1] in NAME_CHARS:
         at -= 1
-    return text[at:end]
+    return at, text[at:end]
 
 
-def value_span(text, at, name):
-    """Where a value that may start at `at` really starts, and where it ends."""
+def is_header(name):
+    return name.lower().endswith(("authorization", "cookie"))
+
+
+def value_span(text, at, name, opener=("", 0)):
+    """Where a value that may start at `at` really starts, and where it ends. `opener` is the quote directly
+    before a header's name, with the number of backslashes before it."""
     while text[at:at + 1] in (" ", "\t"):
         at += 1
     slashes = run_of_backslashes(text[at:][::-1])
     quote = text[at + slashes:at + slashes + 1]
     quoted_value = bool(quote) and quote in QUOTES
     start = at + slashes + 1 if quoted_value else at
-    to_line_end = name.lower().endswith(("authorization", "cookie"))
-    enders = "\r\n\"'" if to_line_end else " \t\r\n\"'`&,;)}]<>|"
+    enders = "\r\n" if is_header(name) else " \t\r\n\"'`&,;)}]<>|"
     end = start
     while end < len(text):
         if placeholder_at(text, end):
@@ -311,7 +321,13 @@ def value_span(text, at, name):
         if quoted_value:
             if text[end] == quote and run_of_backslashes(text[:end]) % (2 * (slashes + 1)) == slashes:
                 return start, max(start, end - slashes)
-        elif text[end] in enders or text[end] == "\\" and text[end + 1:end + 2] in tuple(QUOTES):
+        elif text[end] in enders:
+            break
+        elif is_header(name):
+            quote, run = opener
+            if text[end] == quote and run_of_backslashes(text[:end]) % (2 * (run + 1)) == run:
+                return start, max(start, end - run)
+        elif text[end] == "\\" and text[end + 1:end + 2] in tuple(QUOTES):
             break
         end += 1
     return start, end
@@ -325,24 +341,39 @@ def run_of_backslashes(text):
 def hide_assignments(text):
     out, copied, at, floor = "", 0, 0, 0
     while at < len(text):
-        char, name, behind = text[at], "", at + 1
+        char, name, behind, opener = text[at], "", at + 1, ("", 0)
         if placeholder_at(text, at):
             at += len(placeholder_at(text, at))
             floor = at
             continue
         if char == "=" or char == ":" and text[at + 1:at + 2] != ":" and text[at - 1:at] != ":":
-            name = name_before(text, at, floor)
+            start, name = name_before(text, at, floor)
+            if start > floor and text[start - 1] in QUOTES:
+                opener = text[start - 1], run_of_backslashes(text[:start - 1])
             while text[behind:behind + 1] in ("=", ">"):
                 behind += 1
-        elif char == "-" and text[at + 1:at + 2] == "-" and (at == 0 or text[at - 1] not in NAME_CHARS):
-            behind = at + 2
+        elif char == ">":
+            start, name = name_before(text, at, floor)
+            if start + len(name) == at and text[start - 1:start] == "<" and 0 < len(name) <= 64 and hides(name):
+                end = at + 1
+                while end < len(text) and (placeholder_at(text, end) or text[end] != "<"):
+                    end += len(placeholder_at(text, end)) or 1
+                if end > at + 1:
+                    if text[at + 1:end] not in PLACEHOLDERS:
+                        out += text[copied:at + 1] + FIELD
+                        copied = end
+                    at = floor = end
+                    continue
+            name = ""
+        elif char == "-" and (at == 0 or text[at - 1] not in NAME_CHARS):
+            behind = first = at + (2 if text[at + 1:at + 2] == "-" else 1)
             while behind < len(text) and text[behind] in NAME_CHARS:
                 behind += 1
             if text[behind:behind + 1] in (" ", "\t"):
-                name = text[at + 2:behind]
+                name = text[first:behind]
         at += 1
         if name and len(name) <= 64 and hides(name):
-            start, end = value_span(text, behind, name)
+            start, end = value_span(text, behind, name, opener)
             if start < end:
                 if text[start:end] not in PLACEHOLDERS:
                     out += text[copied:start] + FIELD
@@ -357,18 +388,29 @@ def redact_text(text):
     return hide_assignments(text)
 
 
+def tells(value):
+    return value is not None and not isinstance(value, bool) and value not in ("", FIELD)
+
+
+def hides_next(item, is_pair):
+    return isinstance(item, str) and hides(item) and (
+        item.startswith("-") or is_pair and ("-" in item or is_header(item)))
+
+
 def redact(value):
     if isinstance(value, str):
         return redact_text(value)
     if isinstance(value, list):
-        return [redact(item) for item in value]
+        return [FIELD if i and tells(item) and hides_next(value[i - 1], len(value) == 2) else redact(item)
+                for i, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     stay, move = {}, []
+    names_secret = any(isinstance(value.get(m), str) and hides(value[m]) for m in ("name", "key", "header"))
     for key in sorted(value):  # Python compares texts by code points
         item = value[key]
-        secret = hides(key) and item is not None and not isinstance(item, bool) and item not in ("", FIELD)
-        item = FIELD if secret else redact(item)
+        secret = hides(key) or key == "value" and names_secret
+        item = FIELD if secret and tells(item) else redact(item)
         if redact_text(key) == key:
             stay[key] = item
         else:
@@ -596,6 +638,8 @@ def layers_of(case):
     layers = [("server", {"maxSideEffect": "paper_trade", "maxCostEffect": "llm_cost", **given.get("server", {})})]
     if "key" not in given and "scopes" in case["caller"]["identity"]:
         given = {**given, "key": {"maxSideEffect": "none", "maxCostEffect": "api_cost"}}
+    if "key" in given:
+        given = {**given, "key": {"maxSideEffect": "paper_trade", **given["key"]}}
     return layers + [(name, given[name]) for name in ("key", "session", "call") if name in given]
 
 
@@ -603,8 +647,15 @@ def tool_matches(pattern, name):
     return pattern == name or pattern.endswith(".*") and name.startswith(pattern[:-1])
 
 
-def names_tool(entry, name):
-    return tool_matches(entry[len("tool:"):] if entry.startswith("tool:") else entry, name)
+def grants(entry, name):
+    """Does an entry mean the tool `name`, wherever it stands?"""
+    if entry.startswith("tool:"):
+        return tool_matches(entry[len("tool:"):], name)
+    return entry.endswith(".*") and tool_matches(entry, name)
+
+
+def means_permission(entry, permission):
+    return not entry.startswith("tool:") and tool_matches(entry, permission)
 
 
 def resolve(document, pointer):
@@ -656,23 +707,30 @@ def all_given(document, *names):
     return [document[name] for name in names if document.get(name) is not None]
 
 
+ORDER_FIELDS = ("quantity", "targetQuantity", "limitPrice", "maxPrice", "action", "direction")
+
+
 def place_of(value):
-    """A jurisdiction without the blanks around it; None for one that says nothing."""
-    return (value.strip() or None) if isinstance(value, str) else None
+    """A region code in capitals; None for a text of blanks, False for what is no region code."""
+    if value is None or isinstance(value, str) and not value.strip(" \t\r\n"):
+        return None
+    code = value.strip(" \t\r\n").upper() if isinstance(value, str) and value.isascii() else ""
+    return code if re.fullmatch("[A-Z]{2}(-[A-Z0-9]{1,3})?", code) else False
 
 
 def whole(value, low, high):
     return is_number(value) and value % 1 == 0 and low <= value <= high
 
 
-def within(place, blocked):
-    return place.lower() == blocked.lower() or place.lower().startswith(blocked.lower() + "-")
+def overlaps(place, blocked):
+    """One is the other, or a part of it."""
+    return place == blocked or place.startswith(blocked + "-") or blocked.startswith(place + "-")
 
 
 def violated(trade, kinds, live, given, known, places):
     """The first guardrail of one layer's `trade` section that does not hold, or None."""
     order, said = "order" in kinds, given.get("jurisdiction")
-    place, good_place = place_of(said), said is None or isinstance(said, str)
+    place, good_place = place_of(said), place_of(said) is not False
     quantities = all_given(given, "quantity", "targetQuantity")
     prices = all_given(given, "limitPrice", "maxPrice")
     good_quantity = bool(quantities) and all(whole(q, 0, float("inf")) for q in quantities)
@@ -701,9 +759,9 @@ def violated(trade, kinds, live, given, known, places):
         ("dryRunOnly", order and live, lambda: given.get("dryRun") is True),
         ("requireJurisdiction", order, lambda: good_place and known),
         ("jurisdiction", order or "cancellation" in kinds, lambda: good_place
-            and (place is None or place.lower() == place_of(trade["jurisdiction"]).lower())),
+            and (place is None or place == place_of(trade["jurisdiction"]))),
         ("blockedJurisdictions", order, lambda: good_place and known
-            and not any(within(p, b) for p in places for b in trade["blockedJurisdictions"])),
+            and not any(overlaps(p, place_of(b)) for p in places for b in trade["blockedJurisdictions"])),
         ("confirmToken", order, lambda: isinstance(given.get("confirm"), str)
             and given["confirm"] == trade["confirmToken"]),
     ]
@@ -721,8 +779,10 @@ def trade_guardrail(tool, layers, given):
     name, live, kinds = tool["name"], tool["sideEffect"] == "live_trade", set()
     if name.startswith("runtime.") and at_least(tool, "runtime"):
         kinds.add("start")
-    if at_least(tool, "paper_trade") or at_least(tool, "user_write") and "trade" in tool["permissions"]:
-        kinds.add("cancellation" if name.endswith(".cancel") else "order")
+    may_trade = {"trade", "execution"} & set(tool["permissions"])
+    if at_least(tool, "paper_trade") or at_least(tool, "user_write") and may_trade:
+        takes_back = name.endswith(".cancel") and not all_given(given, *ORDER_FIELDS)
+        kinds.add("cancellation" if takes_back else "order")
     if not kinds:
         return None
     trades = [(layer, policy["trade"]) for layer, policy in layers if "trade" in policy]
@@ -770,7 +830,8 @@ def refusals(tool, caller, layers, given):
     def not_granted(policy):
         allow = policy.get("allow")
         return allow is not None and not (
-            any(names_tool(entry, name) for entry in allow) or all(p in allow for p in permissions))
+            any(grants(entry, name) for entry in allow)
+            or all(any(means_permission(entry, p) for entry in allow) for p in permissions))
 
     yield "status", refuse("TOOL_NOT_ACTIVE", tool["status"] != "implemented")
     yield "agent_callable", refuse(
@@ -781,7 +842,8 @@ def refusals(tool, caller, layers, given):
         or refuse("SCOPE_MISSING", not anonymous and live and "call" not in identity["scopes"]))
     yield "forbidden_risk", refuse("FORBIDDEN_RISK", any(risk in FORBIDDEN for risk in tool["risk"]))
     yield "deny", by_layer("PERMISSION_DENIED", lambda policy: any(
-        entry in permissions or names_tool(entry, name) for entry in policy.get("deny", [])))
+        entry == name or grants(entry, name) or any(means_permission(entry, p) for p in permissions)
+        for entry in policy.get("deny", [])))
     yield "allow", by_layer("PERMISSION_NOT_GRANTED", not_granted)
     yield "max_side_effect", by_layer("SIDE_EFFECT_EXCEEDED", exceeded("maxSideEffect", "sideEffect", SIDE_EFFECTS))
     yield "max_cost_effect", by_layer("COST_EFFECT_EXCEEDED", exceeded("maxCostEffect", "costEffect", COST_EFFECTS))

@@ -42,9 +42,7 @@ pub(crate) fn sentence(record: &StepRecord) -> String {
             format!("the allow list{by} does not cover {}", list(missing))
         }
         Facts::Allow { lists, .. } if lists.is_empty() => "no layer has an allow list".to_owned(),
-        Facts::Allow { permissions, lists, .. } => {
-            format!("{} covered by every allow list ({})", are(permissions), list(lists))
-        }
+        Facts::Allow { lists, .. } => format!("every allow list covers it ({})", list(lists)),
         Facts::MaxSideEffect { side_effect, ceilings } => {
             ceiling("maxSideEffect", side_effect, ceilings, refused, &by)
         }
@@ -52,8 +50,11 @@ pub(crate) fn sentence(record: &StepRecord) -> String {
             ceiling("maxCostEffect", cost_effect, ceilings, refused, &by)
         }
         Facts::UserData { user_data: false, .. } => "it reads no data of a user".to_owned(),
-        Facts::UserData { has_key: false, .. } => {
+        Facts::UserData { has_key: false, .. } if refused => {
             "it reads data of a user, and no key was given".to_owned()
+        }
+        Facts::UserData { has_key: false, .. } => {
+            "it reads data of a user, and nothing is called in this mode".to_owned()
         }
         Facts::UserData { auth_required: false, .. } => {
             "it reads data of a user, yet its contract requires no account".to_owned()
@@ -82,14 +83,6 @@ pub(crate) fn sentence(record: &StepRecord) -> String {
 
 fn needs(permissions: &[Permission]) -> String {
     if permissions.is_empty() { "it".to_owned() } else { list(permissions) }
-}
-
-fn are(permissions: &[Permission]) -> String {
-    match permissions {
-        [] => "it needs no permission and is".to_owned(),
-        [only] => format!("{only} is"),
-        many => format!("{} are", list(many)),
-    }
 }
 
 fn identity(
@@ -140,7 +133,7 @@ fn ceiling<E: fmt::Display>(
 
 fn approval(matched: &[AskMatch]) -> String {
     let entries = matched.iter().map(|m| match &m.reason {
-        Some(reason) => format!("{} ask[{}] ({})", m.layer, m.index, Quoted::new(reason)),
+        Some(reason) => format!("{} ask[{}] ({reason})", m.layer, m.index),
         None => format!("{} ask[{}]", m.layer, m.index),
     });
     format!("a person must answer: {}", list(entries))

@@ -125,6 +125,9 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_empty() {
+            return write!(f, "{}: {}", self.tool, self.message);
+        }
         write!(f, "{}: `{}`: {}", self.tool, self.field, self.message)
     }
 }

@@ -9,7 +9,10 @@ use std::fmt;
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 use serde_json::{Map, Number, Value};
 
-use crate::text::Quoted;
+use crate::{
+    redact::{Kind, is_sensitive_field},
+    text::Quoted,
+};
 
 /// The largest integer that every JSON implementation keeps exactly: 2^53 − 1.
 pub const MAX_SAFE_INTEGER: i64 = 9_007_199_254_740_991;
@@ -129,6 +132,13 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
             position: Some(position_after(start)),
         }
     })?;
+    if text.starts_with('\u{feff}') {
+        return Err(JsonError {
+            kind: JsonErrorKind::Syntax("it starts with a byte order mark; remove it".to_owned()),
+            pointer: String::new(),
+            position: Some(Position { line: 1, column: 1 }),
+        });
+    }
     Reader { text: text.as_bytes(), offset: 0, parser: LowLevelJsonParser::new(), open: Vec::new() }
         .read()
 }
@@ -231,7 +241,12 @@ impl Reader<'_> {
     }
 
     fn number(&self, literal: &str) -> Result<Value, JsonError> {
-        number(literal).map_err(|kind| self.error(kind))
+        let is_secret = self
+            .open
+            .iter()
+            .any(|frame| matches!(frame, Frame::Object(_, Some(key)) if is_sensitive_field(key)));
+        let shown = if is_secret { Kind::Field.placeholder() } else { literal };
+        number(literal, shown).map_err(|kind| self.error(kind))
     }
 
     /// Puts a finished value into the array or object around it, or gives it back as the whole.
@@ -310,23 +325,23 @@ fn plain_message(message: &str) -> String {
 }
 
 /// Turns a number's text into a value, refusing what the canonical form could not tell apart.
-fn number(literal: &str) -> Result<Value, JsonErrorKind> {
+fn number(literal: &str, shown: &str) -> Result<Value, JsonErrorKind> {
     if literal.contains(['.', 'e', 'E']) {
         let float: f64 = literal.parse().map_err(|_| {
-            JsonErrorKind::Syntax(format!("{} is not a number", Quoted::new(literal)))
+            JsonErrorKind::Syntax(format!("{} is not a number", Quoted::new(shown)))
         })?;
         if is_unsafe_float(float) {
-            return Err(JsonErrorKind::UnsafeInteger(literal.into()));
+            return Err(JsonErrorKind::UnsafeInteger(shown.into()));
         }
         return Number::from_f64(float)
             .map(Value::Number)
-            .ok_or_else(|| JsonErrorKind::NumberOutOfRange(literal.into()));
+            .ok_or_else(|| JsonErrorKind::NumberOutOfRange(shown.into()));
     }
     match literal.parse::<i64>() {
         Ok(integer) if integer.abs_diff(0) <= MAX_SAFE_INTEGER.unsigned_abs() => {
             Ok(Value::from(integer))
         }
-        _ => Err(JsonErrorKind::UnsafeInteger(literal.into())),
+        _ => Err(JsonErrorKind::UnsafeInteger(shown.into())),
     }
 }
 

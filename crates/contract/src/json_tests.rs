@@ -97,8 +97,16 @@ fn syntax_errors_say_where() {
 }
 
 #[test]
-fn a_byte_order_mark_is_passed_over() {
-    assert_eq!(parse("\u{feff}1".as_bytes()).unwrap(), json!(1));
+fn a_byte_order_mark_is_refused() {
+    assert_eq!(refused("\u{feff}1").0, "syntax");
+}
+
+#[test]
+fn a_number_under_a_secret_name_is_not_repeated() {
+    for text in [r#"{"password": 12345678901234567890}"#, r#"{"a": {"pin": [1e999]}}"#] {
+        let message = parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(!message.contains("123456") && !message.contains("1e999"), "{message}");
+    }
 }
 
 #[test]

@@ -170,9 +170,14 @@ impl ToolPattern {
 
     /// Does this pattern mean `name`?
     pub fn matches(&self, name: &ToolName) -> bool {
+        self.holds(name.as_str())
+    }
+
+    /// Does this pattern mean the dotted name `name`, a tool's or another?
+    pub fn holds(&self, name: &str) -> bool {
         match self {
-            Self::Exact(exact) => exact == name,
-            Self::Below(space) => is_below(name.as_str(), space),
+            Self::Exact(exact) => exact.as_str() == name,
+            Self::Below(space) => is_below(name, space),
         }
     }
 }

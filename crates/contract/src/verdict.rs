@@ -17,7 +17,7 @@ use crate::{
     permission::Permission,
     reason::Reason,
     schema::InputProblem,
-    text::Quoted,
+    text::{Clean, Quoted},
 };
 
 words! {
@@ -134,7 +134,7 @@ pub struct AskMatch {
     pub index: usize,
     /// What its author wrote for the person who answers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Clean>,
 }
 
 /// Who called, as the identity step saw it.

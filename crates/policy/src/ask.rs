@@ -164,6 +164,13 @@ impl TryFrom<RawCondition> for Condition {
                 raw.pointer
             ));
         }
+        let is_finite = |bound: &Option<f64>| bound.is_none_or(f64::is_finite);
+        if !is_finite(&raw.above) || !is_finite(&raw.below) {
+            return Err("`above` and `below` need a number that is finite".to_owned());
+        }
+        if [&raw.one_of, &raw.not_one_of].into_iter().flatten().any(Vec::is_empty) {
+            return Err("`oneOf` and `notOneOf` need at least one value".to_owned());
+        }
         let tests = [
             raw.exists.map(Test::Exists),
             raw.equals.map(Test::Equals),

@@ -35,7 +35,7 @@ fn what_cannot_be_told_holds() {
     for test in [
         json!({"pointer": "/none", "above": 4}),
         json!({"pointer": "/none", "equals": 4}),
-        json!({"pointer": "/none", "oneOf": []}),
+        json!({"pointer": "/none", "oneOf": [1]}),
         json!({"pointer": "/text", "above": 4}),
         json!({"pointer": "/text", "below": 4}),
         json!({"pointer": "/number", "startsWith": "x"}),
@@ -53,6 +53,8 @@ fn a_condition_has_one_test_and_a_real_pointer() {
         json!({"pointer": "a", "above": 1}),
         json!({"pointer": "/a", "abov": 1}),
         json!({"above": 1}),
+        json!({"pointer": "/a", "oneOf": []}),
+        json!({"pointer": "/a", "notOneOf": []}),
     ] {
         assert!(serde_json::from_value::<Condition>(bad.clone()).is_err(), "{bad}");
     }

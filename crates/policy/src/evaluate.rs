@@ -12,6 +12,7 @@ use tollgate_contract::{
     },
     input_hash,
     schema::{InputProblem, Schema},
+    text::Clean,
     verdict::{AskMatch, CallerFacts},
 };
 
@@ -191,7 +192,7 @@ fn forbidden_risk(tool: &ContractTool, explain: &mut Explain) -> Result<(), Erro
 
 fn deny(tool: &ContractTool, layers: &Layers, explain: &mut Explain) -> Result<(), Error> {
     let denied = layers.iter().find_map(|(layer, policy)| {
-        policy.deny.iter().find(|entry| entry.touches(tool)).map(|entry| (layer, entry.to_string()))
+        policy.deny.iter().find(|entry| entry.refuses(tool)).map(|entry| (layer, entry.to_string()))
     });
     let entry = denied.as_ref().map(|(_, entry)| entry.clone());
     let facts = Facts::Deny { permissions: tool.permissions.clone(), entry };
@@ -321,7 +322,11 @@ pub fn check_trade(
         problem: found.as_ref().map(|violated| violated.problem.clone()),
     };
     let refusal = found.map(|Violated { guardrail, layer, problem }| {
-        (layer, TradeGuardrail::new(tool.name.clone(), guardrail, layer, problem).into())
+        (
+            layer,
+            TradeGuardrail::new(tool.name.clone(), guardrail, layer, Clean::already(problem))
+                .into(),
+        )
     });
     record(explain, facts, refusal)
 }
@@ -333,15 +338,18 @@ pub fn check_approval(
     layers: &Layers,
     explain: &mut Explain,
 ) -> bool {
-    let matched: Vec<AskMatch> =
-        layers
-            .iter()
-            .flat_map(|(layer, policy)| {
-                policy.ask.iter().enumerate().filter(|(_, rule)| rule.matches(tool, input)).map(
-                    move |(index, rule)| AskMatch { layer, index, reason: rule.reason.clone() },
-                )
-            })
-            .collect();
+    let matched: Vec<AskMatch> = layers
+        .iter()
+        .flat_map(|(layer, policy)| {
+            policy.ask.iter().enumerate().filter(|(_, rule)| rule.matches(tool, input)).map(
+                move |(index, rule)| AskMatch {
+                    layer,
+                    index,
+                    reason: rule.reason.as_deref().map(Clean::new),
+                },
+            )
+        })
+        .collect();
     let Some(first) = matched.first().map(|found| found.layer) else {
         explain.pass(Facts::Approval { matched });
         return false;

@@ -10,7 +10,11 @@ use tollgate_contract::{
     ContractTool, Guardrail, Layer, Permission, Quoted, SideEffect, json::MAX_SAFE_INTEGER,
 };
 
-use crate::{layers::Layers, trade::TradeGuardrails};
+use crate::{layers::Layers, region::Region, trade::TradeGuardrails};
+
+/// What only an order says. A tool that is named like a cancellation and is told one of these places one.
+const ORDER_FIELDS: [&str; 6] =
+    ["quantity", "targetQuantity", "limitPrice", "maxPrice", "action", "direction"];
 
 /// What a contract of an event market costs at most, in cents.
 const WORST_PRICE_CENTS: u64 = 100;
@@ -43,12 +47,12 @@ fn find_violation(
     layers: &Layers,
     checked: &mut Vec<Guardrail>,
 ) -> Option<Violated> {
-    let kind = Kind::of(tool);
+    let order = Order { input };
+    let kind = Kind::of(tool, &order);
     let sections: Vec<Section<'_>> = layers
         .iter()
         .filter_map(|(layer, policy)| policy.trade.as_ref().map(|trade| (layer, trade)))
         .collect();
-    let order = Order { input };
 
     if tool.side_effect == SideEffect::LiveTrade {
         note(checked, Guardrail::Trade);
@@ -126,13 +130,15 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(tool: &ContractTool) -> Self {
+    fn of(tool: &ContractTool, order: &Order<'_>) -> Self {
         let name = tool.name.as_str();
         let is_trade = tool.side_effect >= SideEffect::PaperTrade
-            || (tool.side_effect >= SideEffect::UserWrite && tool.needs(&Permission::TRADE));
+            || (tool.side_effect >= SideEffect::UserWrite
+                && (tool.needs(&Permission::TRADE) || tool.needs(&Permission::EXECUTION)));
+        let is_cancellation = name.ends_with(".cancel") && order.get(&ORDER_FIELDS).is_none();
         Self {
             is_trade,
-            is_order: is_trade && !name.ends_with(".cancel"),
+            is_order: is_trade && !is_cancellation,
             is_start: name.starts_with("runtime.") && tool.side_effect >= SideEffect::Runtime,
         }
     }
@@ -163,7 +169,7 @@ fn tests(kind: Kind, trade: &TradeGuardrails) -> impl Iterator<Item = (Guardrail
         (is_start, Guardrail::AllowRuntimeStart, allow_runtime_start),
         (is_set(trade.dry_run_only), Guardrail::DryRunOnly, dry_run_only),
         (is_set(trade.require_jurisdiction), Guardrail::RequireJurisdiction, require_jurisdiction),
-        (is_trade && declared_place(trade).is_some(), Guardrail::Jurisdiction, jurisdiction),
+        (is_trade && trade.jurisdiction.is_some(), Guardrail::Jurisdiction, jurisdiction),
         (
             is_order && trade.blocked_jurisdictions.is_some(),
             Guardrail::BlockedJurisdictions,
@@ -246,12 +252,11 @@ impl<'a> Order<'a> {
     }
 
     /// Where the order says that it is from.
-    fn jurisdiction(&self) -> Result<Option<&'a str>, String> {
+    fn jurisdiction(&self) -> Result<Option<Region>, String> {
         match self.get(&["jurisdiction"]) {
             None => Ok(None),
-            Some((_, Value::String(place))) => {
-                Ok(Some(place.trim()).filter(|place| !place.is_empty()))
-            }
+            Some((_, Value::String(place))) if place.trim().is_empty() => Ok(None),
+            Some((_, Value::String(place))) => Region::parse(place).map(Some),
             Some(_) => Err("`jurisdiction` is not a text".to_owned()),
         }
     }
@@ -333,16 +338,11 @@ fn dry_run_only(case: &Case<'_>) -> Result<(), String> {
     })
 }
 
-/// Where a layer says that orders are from. Blanks say nothing.
-fn declared_place(trade: &TradeGuardrails) -> Option<&str> {
-    trade.jurisdiction.as_deref().map(str::trim).filter(|place| !place.is_empty())
-}
-
-/// What the input, this layer and those before it say about where the order is from.
+/// Is it known where the order is from: by the input, this layer or one before it?
 fn is_place_known(case: &Case<'_>) -> Result<bool, String> {
     let said = case.order.jurisdiction()?.is_some();
     let mut declared = case.sections.iter().take(case.known_to);
-    Ok(said || declared.any(|(_, trade)| declared_place(trade).is_some()))
+    Ok(said || declared.any(|(_, trade)| trade.jurisdiction.is_some()))
 }
 
 fn require_jurisdiction(case: &Case<'_>) -> Result<(), String> {
@@ -350,37 +350,27 @@ fn require_jurisdiction(case: &Case<'_>) -> Result<(), String> {
 }
 
 fn jurisdiction(case: &Case<'_>) -> Result<(), String> {
-    let declared = declared_place(case.trade).unwrap_or_default();
-    let said = case.order.jurisdiction()?.unwrap_or(declared);
-    require(said.eq_ignore_ascii_case(declared), || {
-        format!(
-            "the order says {}, and the policy says {}",
-            Quoted::new(said),
-            Quoted::new(declared)
-        )
-    })
+    match (case.order.jurisdiction()?, &case.trade.jurisdiction) {
+        (Some(said), Some(declared)) if said != *declared => {
+            Err(format!("the order says {said}, and the policy says {declared}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn blocked_jurisdictions(case: &Case<'_>) -> Result<(), String> {
     require(is_place_known(case)?, || {
         "the jurisdiction is not known, so it may be a blocked one (`jurisdiction`)".to_owned()
     })?;
+    let said = case.order.jurisdiction()?;
     // A place that any layer declares counts here, also a later one's: it can only block more.
-    let declared = case.sections.iter().filter_map(|(_, trade)| declared_place(trade));
-    let mut places = case.order.jurisdiction()?.into_iter().chain(declared);
-    let is_blocked = |place: &str| {
-        case.trade.blocked_jurisdictions.iter().flatten().any(|block| lies_in(place, block))
-    };
-    match places.find(|place| is_blocked(place)) {
-        Some(place) => Err(format!("the jurisdiction {} is blocked", Quoted::new(place))),
+    let declared = case.sections.iter().filter_map(|(_, trade)| trade.jurisdiction.as_ref());
+    let mut places = said.iter().chain(declared);
+    let blocked: Vec<&Region> = case.trade.blocked_jurisdictions.iter().flatten().collect();
+    match places.find(|place| blocked.iter().any(|block| place.overlaps(block))) {
+        Some(place) => Err(format!("the jurisdiction {place} is blocked, or a part of it is")),
         None => Ok(()),
     }
-}
-
-/// Is `place` the region `block` or a part of it, as `US-NY` is of `US`?
-fn lies_in(place: &str, block: &str) -> bool {
-    let (place, block) = (place.to_ascii_lowercase(), block.trim().to_ascii_lowercase());
-    place == block || place.strip_prefix(&block).is_some_and(|rest| rest.starts_with('-'))
 }
 
 fn confirm_token(case: &Case<'_>) -> Result<(), String> {

@@ -22,9 +22,12 @@ impl Layers {
         Self(vec![(Layer::Server, server)])
     }
 
-    /// Adds the layer of a key. A key without a policy of its own is `readonly`.
+    /// Adds the layer of a key. A key without a policy of its own is `readonly`, and one whose policy
+    /// states no ceiling does not reach real money: that takes the key's own word.
     pub fn with_key(self, policy: Option<Policy>) -> Self {
-        self.with(Layer::Key, policy.unwrap_or_else(Policy::readonly))
+        let mut policy = policy.unwrap_or_else(Policy::readonly);
+        policy.max_side_effect.get_or_insert(Self::SERVER_CEILING.0);
+        self.with(Layer::Key, policy)
     }
 
     /// Adds the layer of a session.

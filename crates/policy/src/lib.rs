@@ -11,6 +11,7 @@ mod layers;
 mod load;
 mod policy;
 mod preflight;
+mod region;
 mod selector;
 mod trade;
 
@@ -22,5 +23,6 @@ pub use layers::Layers;
 pub use load::{Format, PolicyError, PolicySet};
 pub use policy::Policy;
 pub use preflight::needs_key;
+pub use region::Region;
 pub use selector::Selector;
 pub use trade::{ConfirmToken, TradeGuardrails};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_contract::{
     json::{self, Position},
+    redact::is_sensitive_field,
     text::{Clean, nearest, plain_shape},
 };
 
@@ -92,6 +93,13 @@ impl PolicySet {
     /// Reads a file: either `server` and `policies`, or the fields of one policy, which is then what
     /// a key carries under the name `key`.
     pub fn parse(text: &str, format: Format) -> Result<Self, PolicyError> {
+        if text.trim().is_empty() {
+            return Err(shape_error(
+                "",
+                "the file is empty; a policy states at least a ceiling",
+                None,
+            ));
+        }
         if is_one_policy(text, format)? {
             let only: Policy = read(text, format)?;
             return Ok(Self {
@@ -131,16 +139,50 @@ fn is_one_policy(text: &str, format: Format) -> Result<bool, PolicyError> {
     let whole = match format {
         Format::Json => json::parse(text.as_bytes()).map_err(|error| PolicyError {
             field: error.pointer().trim_start_matches('/').replace('/', "."),
-            message: error.kind().to_string().into(),
+            message: Clean::already(error.kind().to_string()),
             suggestion: None,
             position: error.position(),
         })?,
-        Format::Toml => toml::from_str(text).map_err(|error| toml_error(text, "", &error))?,
+        Format::Toml => {
+            let table: toml::Table =
+                toml::from_str(text).map_err(|error| toml_error(text, "", &error))?;
+            require_json(&toml::Value::Table(table), "")?
+        }
     };
     require_objects(&whole, "", Part::Whole)?;
     // A misspelt `server` is told as one, and not as a field that no policy has.
     let is_of_set = |key: &String| nearest(key, ["server", "policies"]).is_some();
     Ok(!whole.as_object().is_some_and(|members| members.keys().any(is_of_set)))
+}
+
+/// The value as JSON. What JSON cannot say would turn into something else without a word: a number that is
+/// not finite into null, a date into an object.
+fn require_json(value: &toml::Value, path: &str) -> Result<Value, PolicyError> {
+    let below =
+        |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        toml::Value::Float(float) if !float.is_finite() => {
+            Err(shape_error(path, "must be a number that is finite", None))
+        }
+        toml::Value::Datetime(_) => {
+            Err(shape_error(path, "is a date; write it as a text in quotes", None))
+        }
+        toml::Value::Table(table) => table
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), require_json(value, &below(name))?)))
+            .collect::<Result<serde_json::Map<_, _>, _>>()
+            .map(Value::Object),
+        toml::Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| require_json(item, &format!("{path}[{at}]")))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array),
+        toml::Value::String(text) => Ok(Value::from(text.as_str())),
+        toml::Value::Integer(number) => Ok(Value::from(*number)),
+        toml::Value::Float(number) => Ok(Value::from(*number)),
+        toml::Value::Boolean(flag) => Ok(Value::from(*flag)),
+    }
 }
 
 /// A part of a policy file whose members have names.
@@ -225,7 +267,13 @@ fn shape_error(path: &str, message: &str, position: Option<Position>) -> PolicyE
         _ => None,
     };
     let field = if path == "." { String::new() } else { path.to_owned() };
-    PolicyError { field, message: plain_shape(message).into(), suggestion, position }
+    // A message may repeat the value that it is about.
+    let message = if is_sensitive_field(&field) {
+        Clean::already("does not have the form that it should; it is a text in quotes".to_owned())
+    } else {
+        plain_shape(message).into()
+    };
+    PolicyError { field, message, suggestion, position }
 }
 
 #[cfg(test)]

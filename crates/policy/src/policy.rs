@@ -69,7 +69,7 @@ impl Policy {
 
     /// Does this policy enable the tool by its own name, as tools that are off by default need?
     pub fn enables_by_name(&self, tool: &ContractTool) -> bool {
-        self.allow.iter().flatten().any(|entry| entry.names(tool))
+        self.allow.iter().flatten().any(|entry| entry.grants(tool))
     }
 
     /// The permissions of `tool` that the allow list does not cover; `None` without a list.

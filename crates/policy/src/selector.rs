@@ -13,22 +13,25 @@ const TOOL: &str = "tool:";
 pub enum Selector {
     /// A built-in permission: `user_data`.
     Permission(Permission),
-    /// Tools by name: `tool:fs.write_text`, `fs.*`.
+    /// Tools by name: `tool:fs.write_text`, `tool:fs.*`.
     Tool(ToolPattern),
+    /// Everything below a name, tools and permissions: `fs.*`.
+    Space(ToolPattern),
     /// A dotted name: `acme.deploy`. A pack's permission and a tool look alike, and whoever writes
-    /// `deny = ["fs.write_text"]` means the tool; so it stands for either.
+    /// `deny = ["fs.write_text"]` means the tool; so it refuses either. It grants the permission alone:
+    /// whoever names a tool must not be able to grant it.
     Name(Permission),
 }
 
 impl Selector {
     /// Reads an entry.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let pattern = match text.strip_prefix(TOOL) {
-            Some(pattern) => Some(pattern),
-            None => text.ends_with(".*").then_some(text),
-        };
-        if let Some(pattern) = pattern {
-            return ToolPattern::parse(pattern).map(Self::Tool).map_err(|error| error.to_string());
+        let named = |pattern: &str| ToolPattern::parse(pattern).map_err(|error| error.to_string());
+        if let Some(pattern) = text.strip_prefix(TOOL) {
+            return named(pattern).map(Self::Tool);
+        }
+        if text.ends_with(".*") {
+            return named(text).map(Self::Space);
         }
         let permission = Permission::parse(text).map_err(|error| error.to_string())?;
         if permission.is_built_in() {
@@ -38,23 +41,26 @@ impl Selector {
         }
     }
 
-    /// Is this permission on the entry?
+    /// Does it stand for this permission?
     pub fn covers(&self, permission: &Permission) -> bool {
-        matches!(self, Self::Permission(own) | Self::Name(own) if own == permission)
-    }
-
-    /// Does it name this tool?
-    pub fn names(&self, tool: &ContractTool) -> bool {
         match self {
-            Self::Permission(_) => false,
-            Self::Tool(pattern) => pattern.matches(&tool.name),
-            Self::Name(name) => name.as_str() == tool.name.as_str(),
+            Self::Permission(own) | Self::Name(own) => own == permission,
+            Self::Space(space) => space.holds(permission.as_str()),
+            Self::Tool(_) => false,
         }
     }
 
-    /// Does it name this tool, or a permission that this tool needs?
-    pub fn touches(&self, tool: &ContractTool) -> bool {
-        self.names(tool) || tool.permissions.iter().any(|permission| self.covers(permission))
+    /// Does it grant this tool by its name?
+    pub fn grants(&self, tool: &ContractTool) -> bool {
+        matches!(self, Self::Tool(pattern) | Self::Space(pattern) if pattern.matches(&tool.name))
+    }
+
+    /// Does it refuse this tool: by its name, or by a permission that it needs?
+    pub fn refuses(&self, tool: &ContractTool) -> bool {
+        let is_its_name = matches!(self, Self::Name(name) if name.as_str() == tool.name.as_str());
+        is_its_name
+            || self.grants(tool)
+            || tool.permissions.iter().any(|permission| self.covers(permission))
     }
 }
 
@@ -63,6 +69,7 @@ impl fmt::Display for Selector {
         match self {
             Self::Permission(permission) | Self::Name(permission) => write!(f, "{permission}"),
             Self::Tool(pattern) => write!(f, "{TOOL}{pattern}"),
+            Self::Space(pattern) => write!(f, "{pattern}"),
         }
     }
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::region::Region;
+
 /// What one layer says about trades. Whatever is absent adds nothing, except that `allow…` must be
 /// said to be true.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -40,10 +42,10 @@ pub struct TradeGuardrails {
     pub require_jurisdiction: Option<bool>,
     /// The jurisdiction that orders are from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jurisdiction: Option<String>,
-    /// Jurisdictions that may not trade; `US` blocks `US-NY` too.
+    pub jurisdiction: Option<Region>,
+    /// Jurisdictions that may not trade; `US` blocks `US-NY`, and `US-NY` blocks a plain `US`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocked_jurisdictions: Option<Vec<String>>,
+    pub blocked_jurisdictions: Option<Vec<Region>>,
     /// A word that every order must repeat as `confirm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_token: Option<ConfirmToken>,

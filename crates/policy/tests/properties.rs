@@ -10,7 +10,8 @@ use tollgate_contract::{
     Permission, SideEffect, Step, Surface, ToolPattern, id::KeyId,
 };
 use tollgate_policy::{
-    AskRule, ConfirmToken, Evaluation, Layers, Policy, Request, Selector, TradeGuardrails, evaluate,
+    AskRule, ConfirmToken, Evaluation, Layers, Policy, Region, Request, Selector, TradeGuardrails,
+    evaluate,
 };
 
 const NAMES: [&str; 8] = [
@@ -116,8 +117,8 @@ fn guardrails() -> impl Strategy<Value = TradeGuardrails> {
                     allow_runtime_start: start,
                     dry_run_only: dry,
                     require_jurisdiction: need,
-                    jurisdiction: place.map(str::to_owned),
-                    blocked_jurisdictions: block.map(|place| vec![place.to_owned()]),
+                    jurisdiction: place.map(|place| Region::parse(place).unwrap()),
+                    blocked_jurisdictions: block.map(|place| vec![Region::parse(place).unwrap()]),
                     confirm_token: (confirm == Some(true)).then(|| ConfirmToken::of("go")),
                 }
             },

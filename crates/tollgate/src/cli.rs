@@ -1,4 +1,4 @@
-//! What can be typed. The help, `describe` and the completions are all made from these types.
+//! What can be typed. The help and `describe` are made from these types.
 
 use std::path::PathBuf;
 

@@ -20,7 +20,7 @@ use tollgate_contract::{
     error::{InvalidRequest, NotFound, PayloadTooLarge},
     json::{JsonError, Position},
     redact::redact_text,
-    text::nearest,
+    text::{Clean, nearest},
 };
 use tollgate_policy::PolicyError;
 
@@ -139,18 +139,23 @@ pub(crate) fn usage_error(error: &clap::Error) -> Exit {
             Err(_) => Exit::Failed,
         };
     }
+    // What was typed is repeated in the message, and people do type keys.
+    let rendered = error.render().to_string();
+    let text = redact_text(&rendered);
     // The command line could not be parsed, so whether JSON was asked for is read from it directly.
     let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if wants_json {
-        let text = error.render().to_string();
-        let message = text.trim_start_matches("error: ").lines().next().unwrap_or_default();
-        let failure = Failure { exit: Exit::Usage, ..Failure::bad_input(message.to_owned()) };
-        Output::new(true, "tollgate").failure(&failure);
+        let problem = text.split("\n\nUsage:").next().unwrap_or_default();
+        let words: Vec<&str> = problem.trim_start_matches("error: ").split_whitespace().collect();
+        Output::new(true, "tollgate").failure(&Failure::usage(words.join(" ")));
     } else {
-        let _ = error.print();
+        write_err(&text);
     }
     Exit::Usage
 }
+
+/// Lines longer than this are not shown with an error.
+const LONGEST_SHOWN_LINE: usize = 200;
 
 /// Why a command failed: an error of the contract, what a person can do about it, and where in a file
 /// it stands.
@@ -184,9 +189,9 @@ impl Failure {
         Self { error, exit, help: None, place: None, headline: None }
     }
 
-    /// A file or text that cannot be used.
+    /// A file or text that cannot be used. Whatever of `problem` came from outside has been quoted.
     pub(crate) fn bad_input(problem: String) -> Self {
-        Self::new(InvalidRequest::new(problem, Vec::new()))
+        Self::new(InvalidRequest::new(Clean::already(problem), Vec::new()))
     }
 
     /// A command line that parses but makes no sense.
@@ -200,8 +205,10 @@ impl Failure {
     }
 
     /// A file that is too large.
-    pub(crate) fn too_large(limit: u64) -> Self {
-        Self::new(PayloadTooLarge::new(limit))
+    pub(crate) fn too_large(name: &str, limit: u64) -> Self {
+        let headline =
+            format!("{name} is larger than {limit} bytes, which is the most that is read");
+        Self { headline: Some(headline), ..Self::new(PayloadTooLarge::new(limit)) }
     }
 
     /// A word that is not on a list, with the nearest that is.
@@ -210,8 +217,12 @@ impl Failure {
         word: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let near = nearest(word, known).map(|near| format!("did you mean `{near}`?"));
-        Self { help: near, ..Self::new(NotFound::new(what, word)) }
+        let known: Vec<&str> = known.into_iter().collect();
+        let help = match nearest(word, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there is {}", known.join(", ")),
+        };
+        Self { help: Some(help), ..Self::new(NotFound::new(what, word)) }
     }
 
     /// A manifest that breaks its rules.
@@ -231,8 +242,7 @@ impl Failure {
 
     /// A policy file that does not load.
     pub(crate) fn policy(name: &str, text: &str, error: &PolicyError) -> Self {
-        let mut failure = Self::bad_input(format!("{name}: {error}"));
-        failure.help = error.suggestion().map(|word| format!("did you mean `{word}`?"));
+        let failure = Self::bad_input(format!("{name}: {error}"));
         failure.at(name, text, error.position(), "here")
     }
 
@@ -245,7 +255,13 @@ impl Failure {
     /// Points to a place in a text.
     fn at(mut self, name: &str, text: &str, position: Option<Position>, label: &str) -> Self {
         // A text that holds a secret is not repeated, not even on the terminal: logs keep what it shows.
-        let position = position.filter(|_| matches!(redact_text(text), Cow::Borrowed(_)));
+        // Nor is one with very long lines: nobody could find the place in them.
+        let is_shown = |position: &Position| {
+            let around = text.lines().skip(position.line.saturating_sub(2)).take(4);
+            around.into_iter().all(|line| line.len() <= LONGEST_SHOWN_LINE)
+                && matches!(redact_text(text), Cow::Borrowed(_))
+        };
+        let position = position.filter(is_shown);
         self.place = position.map(|position| {
             Box::new(Place {
                 source: NamedSource::new(name.trim_matches('`'), text.to_owned()),

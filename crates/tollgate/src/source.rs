@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use tollgate_contract::Quoted;
+
 use crate::output::Failure;
 
 /// The largest file that a command reads.
@@ -23,7 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     }
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    if length > LARGEST { Err(Failure::too_large(LARGEST)) } else { Ok(bytes) }
+    if length > LARGEST { Err(Failure::too_large(&name, LARGEST)) } else { Ok(bytes) }
 }
 
 /// Reads a file or the standard input as text.
@@ -34,7 +36,11 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 
 /// How the place that a text came from is named in messages.
 pub(crate) fn name(path: &Path) -> String {
-    if is_stdin(path) { "the standard input".to_owned() } else { format!("`{}`", path.display()) }
+    if is_stdin(path) {
+        "the standard input".to_owned()
+    } else {
+        Quoted::new(&path.to_string_lossy()).to_string()
+    }
 }
 
 /// Does `path` mean the standard input?

@@ -80,6 +80,22 @@ fn what_bad_input_gets() {
             ],
             "",
         ),
+        (
+            &[
+                "policy",
+                "check",
+                "examples/policy.toml",
+                "--tool",
+                "system.time",
+                "--as",
+                "trader,session=frugal,session=trader",
+            ],
+            "",
+        ),
+        (&["policy", "check", "-", "--tool", "system.time"], "[trade]\nconfirmToken = 8675309\n"),
+        (&["policy", "check", "-", "--tool", "system.time"], ""),
+        (&["hash", "-"], "{\"password\": 12345678901234567890}"),
+        (&["explain", "SOMETHING_ELSE_ALTOGETHER"], ""),
         (&["policy", "check", "-", "--tool", "system.time", "--input", "-"], ""),
     ];
     for (args, stdin) in bad {
@@ -265,6 +281,14 @@ fn redact_takes_secrets_out_of_json_lines_and_text() {
 fn a_key_is_never_repeated() {
     let key = format!("tg_key_{}", "canary00".repeat(8));
     let broken = format!("{{\"password\": \"{key}\",, }}");
+    let reason = format!(
+        "{{\"maxSideEffect\": \"none\", \"ask\": [{{\"tool\": \"system.time\", \"reason\": \"{key}\"}}]}}"
+    );
+    let markets = std::fs::read_to_string(common::root().join("examples/markets.json")).unwrap();
+    let described = markets
+        .replace("Saves a thesis.", &format!("{key} \\u001b[31m\\u202e"))
+        .replace("\"api_cost\",\n      \"risk\": []", "\"nope\",\n      \"risk\": []");
+    let file = format!("{key}.json");
     let policy = format!("[server]\nconfirmToken = \"{key}\"\n");
     for (args, stdin) in [
         (vec!["tools", &key], ""),
@@ -278,6 +302,15 @@ fn a_key_is_never_repeated() {
         (vec!["policy", "check", "-", "--tool", "system.time", "--as", &key], "{}"),
         (vec!["policy", "check", "-", "--tool", "system.time", "--input", &broken], "{}"),
         (vec!["tools", "--manifest", "-"], broken.as_str()),
+        (vec!["tools", "--manifest", "-"], described.as_str()),
+        (vec!["policy", "check", "-", "--tool", "system.time"], reason.as_str()),
+        (vec![&key], ""),
+        (vec!["tools", "a", &key], ""),
+        (vec!["policy", &key], ""),
+        (vec!["policy", "check", "-", "--tool", "system.time", "--mode", &key], "{}"),
+        (vec!["hash", &file], ""),
+        (vec!["tools", "--manifest", &file], ""),
+        (vec!["policy", "check", &file, "--tool", "system.time"], ""),
     ] {
         for json in [false, true] {
             let mut args = args.clone();
@@ -297,10 +330,28 @@ fn a_key_is_never_repeated() {
 }
 
 #[test]
+fn a_manifest_cannot_act_on_the_terminal() {
+    let markets = std::fs::read_to_string(common::root().join("examples/markets.json")).unwrap();
+    let hostile = markets.replace(
+        "Saves a thesis.",
+        "\\u001b]0;title\\u0007\\u001b[31m\\u202e tg_key_0123456789abcdef",
+    );
+    for args in [&["tools", "--manifest", "-"][..], &["tools", "--manifest", "-", "theses.create"]]
+    {
+        let ran = run_with(args, hostile.as_bytes());
+        assert_eq!(ran.code, 0);
+        assert!(!ran.out.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", ran.out);
+        assert!(!ran.out.contains("0123456789abcdef"), "{}", ran.out);
+    }
+}
+
+#[test]
 fn hostile_input_gets_an_answer() {
     let deep = "[".repeat(200_000);
     let wide = format!("[{}1]", "1,".repeat(200_000));
+    let far = format!("[{}x]", "1,".repeat(200_000));
     for stdin in [
+        far.as_bytes(),
         deep.as_bytes(),
         wide.as_bytes(),
         b"\xff\xfe\x00",

@@ -1,7 +1,7 @@
 //! Secrets that are assigned to a name in free text: `password=…`, `"apiKey": "…"`,
-//! `Authorization: …`, `--token …`.
+//! `Authorization: …`, `--token …`, `<password>…`.
 //!
-//! One walk over the text. At every `=`, `:` or `--` the name beside it is read, at most
+//! One walk over the text. At every `=`, `:`, `-` or `>` the name beside it is read, at most
 //! [`LONGEST_NAME`] bytes of it; only when that name is secret is the value read, and then the walk
 //! goes on behind it. A placeholder is stepped over as one piece.
 
@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 64;
 
 /// Takes out values that are assigned to a secret name.
 pub(super) fn assignments(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(|b| matches!(b, b'=' | b':' | b'-')) {
+    if !text.bytes().any(|b| matches!(b, b'=' | b':' | b'-' | b'>')) {
         return Cow::Borrowed(text);
     }
     let mut walk = Walk { text, bytes: text.as_bytes(), floor: 0 };
@@ -32,6 +32,7 @@ pub(super) fn assignments(text: &str) -> Cow<'_, str> {
         let value = match byte {
             b'=' | b':' => walk.assigned(at),
             b'-' => walk.flag(at),
+            b'>' => walk.element(at),
             _ => None,
         };
         let Some(value) = value else {
@@ -90,7 +91,7 @@ impl Walk<'_> {
         {
             return None;
         }
-        let name = self.name_before(at)?;
+        let (name_start, name) = self.name_before(at)?;
         if !is_sensitive(name) {
             return None;
         }
@@ -99,34 +100,50 @@ impl Walk<'_> {
         while matches!(self.byte(start), Some(b'=' | b'>')) {
             start += 1;
         }
-        self.value(start, is_header(name))
+        let opener = is_header(name).then(|| self.opener(name_start));
+        self.value(start, opener)
     }
 
-    /// The value after a long option such as `--password`, if its name is secret.
-    fn flag(&self, at: usize) -> Option<Value> {
-        let starts_word = at == 0 || !is_name_byte(self.byte(at - 1)?);
-        if !starts_word || self.byte(at + 1) != Some(b'-') {
+    /// The quote that opened directly before a header's name, with the backslashes before it.
+    fn opener(&self, name_start: usize) -> Option<(u8, usize)> {
+        let at = name_start.checked_sub(1).filter(|at| *at >= self.floor)?;
+        let quote = self.byte(at).filter(|byte| is_quote(*byte))?;
+        let run = self.bytes.iter().take(at).rev().take_while(|b| **b == b'\\').count();
+        Some((quote, run))
+    }
+
+    /// The text of an element whose tag ends at `at` and has a secret name: `<password>…`.
+    fn element(&self, at: usize) -> Option<Value> {
+        let (start, name) = self.name_before(at)?;
+        let is_tag = start.checked_sub(1).is_some_and(|before| self.byte(before) == Some(b'<'));
+        if !is_tag || start + name.len() != at || !is_sensitive(name) {
             return None;
         }
-        let start = at + 2;
-        let length = self
-            .bytes
-            .iter()
-            .skip(start)
-            .take(LONGEST_NAME + 1)
-            .take_while(|b| is_name_byte(**b))
-            .count();
+        self.span(at + 1, self.end(at + 1, |at| self.byte(at) == Some(b'<')))
+    }
+
+    /// The value after an option such as `--password` or `-token`, if its name is secret.
+    fn flag(&self, at: usize) -> Option<Value> {
+        let starts_word = at == 0 || !is_name_byte(self.byte(at - 1)?);
+        if !starts_word {
+            return None;
+        }
+        let dashes = if self.byte(at + 1) == Some(b'-') { 2 } else { 1 };
+        let start = at + dashes;
+        let is_named = |b: &&u8| is_name_byte(**b);
+        let name = self.bytes.iter().skip(start).take(LONGEST_NAME + 1).take_while(is_named);
+        let length = name.count();
         let end = start + length;
         let is_followed_by_space = matches!(self.byte(end), Some(b' ' | b'\t'));
         let name = self.text.get(start..end)?;
         if length > LONGEST_NAME || !is_followed_by_space || !is_sensitive(name) {
             return None;
         }
-        self.value(end, is_header(name))
+        self.value(end, is_header(name).then_some(None))
     }
 
     /// The name that ends before `at`, past blanks, quotes and the backslashes that escape them.
-    fn name_before(&self, at: usize) -> Option<&str> {
+    fn name_before(&self, at: usize) -> Option<(usize, &str)> {
         let skip_back = |from: usize, wanted: fn(u8) -> bool| {
             let mut end = from;
             while from - end < 8 && end > self.floor && self.byte(end - 1).is_some_and(wanted) {
@@ -135,7 +152,7 @@ impl Walk<'_> {
             end
         };
         let end = skip_back(at, |b| matches!(b, b' ' | b'\t'));
-        let end = skip_back(end, |b| matches!(b, b'"' | b'\'' | b'`' | b'\\' | b']'));
+        let end = skip_back(end, |b| matches!(b, b'"' | b'\'' | b'`' | b'\\' | b']' | b'['));
         let mut start = end;
         while end - start <= LONGEST_NAME
             && start > self.floor
@@ -143,11 +160,16 @@ impl Walk<'_> {
         {
             start -= 1;
         }
-        (start < end && end - start <= LONGEST_NAME).then(|| self.text.get(start..end)).flatten()
+        if start == end || end - start > LONGEST_NAME {
+            return None;
+        }
+        self.text.get(start..end).map(|name| (start, name))
     }
 
     /// The value that starts at or after `from`; `None` when there is none.
-    fn value(&self, from: usize, is_header: bool) -> Option<Value> {
+    ///
+    /// A header's value ends with its line, or with the quote that opened before its name.
+    fn value(&self, from: usize, header: Option<Option<(u8, usize)>>) -> Option<Value> {
         let mut start = from;
         while matches!(self.byte(start), Some(b' ' | b'\t')) {
             start += 1;
@@ -164,8 +186,10 @@ impl Walk<'_> {
                 let is_closed = self.byte(end).is_some();
                 self.span(start, if is_closed { end.saturating_sub(backslashes) } else { end })
             }
-            _ if is_header => self.span(start, self.end(start, |at| self.ends_line(at))),
-            _ => self.span(start, self.end(start, |at| self.ends_word(at))),
+            _ => match header {
+                Some(opener) => self.header(start, opener),
+                None => self.span(start, self.end(start, |at| self.ends_word(at))),
+            },
         }
     }
 
@@ -187,9 +211,12 @@ impl Walk<'_> {
         (end > start).then_some(Value { start, end, is_done })
     }
 
-    /// What ends a header's value.
-    fn ends_line(&self, at: usize) -> bool {
-        matches!(self.byte(at), Some(b'\r' | b'\n' | b'"' | b'\'')) || self.escapes_quote(at)
+    fn header(&self, start: usize, opener: Option<(u8, usize)>) -> Option<Value> {
+        let closes = |at: usize| opener.is_some_and(|(quote, run)| self.closes(at, quote, run));
+        let is_end = |at: usize| matches!(self.byte(at), Some(b'\r' | b'\n')) || closes(at);
+        let end = self.end(start, is_end);
+        let run = opener.filter(|_| closes(end)).map_or(0, |(_, run)| run);
+        self.span(start, end.saturating_sub(run))
     }
 
     /// What ends a value that is not quoted.
@@ -217,12 +244,16 @@ impl Walk<'_> {
     }
 }
 
+fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'`')
+}
+
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
 /// Headers whose whole line is the value: `Authorization: Basic …`, `Cookie: a=1; b=2`.
-fn is_header(name: &str) -> bool {
+pub(super) fn is_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.ends_with("authorization") || name.ends_with("cookie")
 }

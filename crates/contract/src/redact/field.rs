@@ -31,6 +31,13 @@ const LAST_WORD: &[&str] = &[
     "clientsecret",
     "apisecret",
     "confirmtoken",
+    "passwords",
+    "totp",
+    "cvv",
+    "cvc",
+    "pin",
+    "jsessionid",
+    "phpsessid",
 ];
 
 /// A name whose last two words are one of these hides its value.
@@ -68,10 +75,34 @@ const LAST_TWO_WORDS: &[(&str, &str)] = &[
     ("recovery", "codes"),
     ("secret", "access"),
     ("session", "cookie"),
+    ("db", "pass"),
+    ("user", "pass"),
+    ("smtp", "pass"),
+    ("mail", "pass"),
+    ("ftp", "pass"),
+    ("ssh", "pass"),
+    ("mysql", "pass"),
+    ("redis", "pass"),
+    ("admin", "pass"),
+    ("root", "pass"),
+    ("basic", "auth"),
+    ("subscription", "key"),
+    ("functions", "key"),
+    ("key", "data"),
+    ("tls", "key"),
+    ("key", "base"),
+    ("openai", "key"),
+    ("anthropic", "key"),
+    ("stripe", "key"),
+    ("github", "key"),
+    ("google", "key"),
+    ("azure", "key"),
+    ("aws", "key"),
+    ("amz", "signature"),
 ];
 
 /// A name that is exactly this one word hides its value.
-const WHOLE: &[&str] = &["auth", "confirm", "bearer"];
+const WHOLE: &[&str] = &["auth", "confirm", "bearer", "sig"];
 
 /// `…Token` hides its value, except where the word before it says that it is a place in a list or a
 /// piece of text.
@@ -91,6 +122,13 @@ const HARMLESS_TOKENS: &[&str] = &[
     "per",
 ];
 
+/// A name whose last word ends like this hides its value: `pgpassword`.
+const LAST_WORD_ENDING: &[&str] = &["password", "passwd", "apikey", "secretkey"];
+
+/// Words behind a name that do not change what it is: `DB_PASSWORD_PROD`.
+const QUALIFIERS: &[&str] =
+    &["prod", "production", "dev", "development", "staging", "test", "old", "new", "backup"];
+
 /// No real field name is longer.
 const LONGEST: usize = 256;
 
@@ -98,15 +136,16 @@ const LONGEST: usize = 256;
 ///
 /// The name is read as words, however they are joined: `apiKey`, `API_KEY`, `x-api-key`.
 pub fn is_sensitive(name: &str) -> bool {
-    if name.len() > LONGEST || !name.is_ascii() {
+    if name.len() > LONGEST {
         return false;
     }
-    // Whatever follows the last letter is no part of a word: `password2`, `api_key_1`.
-    let name = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
-    let (rest, last) = split_last_word(name);
-    let (_, before) = split_last_word(rest);
     let is = |word: &str, other: &&str| word.eq_ignore_ascii_case(other);
-    if LAST_WORD.iter().any(|word| is(last, word)) {
+    let (mut rest, mut last) = split_last_word(without_tail(name));
+    if QUALIFIERS.iter().any(|word| is(last, word)) && !without_tail(rest).is_empty() {
+        (rest, last) = split_last_word(without_tail(rest));
+    }
+    let (_, before) = split_last_word(rest);
+    if LAST_WORD.iter().any(|word| is(last, word)) || ends_like_a_secret(last) {
         return true;
     }
     if before.is_empty() {
@@ -114,6 +153,18 @@ pub fn is_sensitive(name: &str) -> bool {
     }
     LAST_TWO_WORDS.iter().any(|(one, two)| is(before, one) && is(last, two))
         || (is(last, &"token") && !HARMLESS_TOKENS.iter().any(|word| is(before, word)))
+}
+
+/// The name up to its last letter: what follows is no part of a word (`password2`, `api_key_1`).
+fn without_tail(name: &str) -> &str {
+    name.trim_end_matches(|c: char| !c.is_ascii_alphabetic())
+}
+
+fn ends_like_a_secret(word: &str) -> bool {
+    LAST_WORD_ENDING.iter().any(|ending| {
+        let at = word.len().checked_sub(ending.len());
+        at.and_then(|at| word.get(at..)).is_some_and(|tail| tail.eq_ignore_ascii_case(ending))
+    })
 }
 
 /// What stands before the last word of a name, and that word. A word starts behind a character that
@@ -182,6 +233,14 @@ mod tests {
             "api_key_1",
             "refresh_tokens",
             "SecretString",
+            "PGPASSWORD",
+            "DB_PASSWORD_PROD",
+            "db_pass",
+            "SECRET_KEY_BASE",
+            "été_password",
+            "password\u{200b}",
+            "-Dpassword",
+            "sig",
         ] {
             assert!(is_sensitive(name), "{name}");
         }
@@ -213,6 +272,13 @@ mod tests {
             "_",
             "1",
             "public_key",
+            "pass",
+            "bypass",
+            "pässword",
+            "test",
+            "new",
+            "sigma",
+            "session_id",
             "keyboard",
         ] {
             assert!(!is_sensitive(name), "{name}");
@@ -225,6 +291,8 @@ mod tests {
             serde_json::from_str(include_str!("../../../../spec/redaction.json")).unwrap();
         assert_eq!(spec["lastWord"], serde_json::json!(LAST_WORD));
         assert_eq!(spec["lastTwoWords"], serde_json::json!(LAST_TWO_WORDS));
+        assert_eq!(spec["lastWordEnding"], serde_json::json!(LAST_WORD_ENDING));
+        assert_eq!(spec["qualifiers"], serde_json::json!(QUALIFIERS));
         assert_eq!(spec["wholeName"], serde_json::json!(WHOLE));
         assert_eq!(spec["harmlessTokens"], serde_json::json!(HARMLESS_TOKENS));
     }

@@ -34,11 +34,19 @@ pub fn redact(value: &mut Value) {
                     *text = clean;
                 }
             }
-            Value::Array(items) => pending.extend(items),
+            Value::Array(items) => {
+                for at in hidden_items(items) {
+                    if let Some(item) = items.get_mut(at) {
+                        *item = Value::from(Kind::Field.placeholder());
+                    }
+                }
+                pending.extend(items);
+            }
             Value::Object(map) => {
+                let hides_value = names_a_secret(map);
                 redact_keys(map);
                 for (key, inner) in map.iter_mut() {
-                    if hides(key, inner) {
+                    if hides(key, inner) || (hides_value && key == "value" && tells(inner)) {
                         *inner = Value::from(Kind::Field.placeholder());
                     } else {
                         pending.push(inner);
@@ -87,9 +95,16 @@ fn holds_secret(value: &Value) -> bool {
     while let Some(value) = pending.pop() {
         match value {
             Value::String(text) if is_dirty(text) => return true,
-            Value::Array(items) => pending.extend(items),
+            Value::Array(items) => {
+                if !hidden_items(items).is_empty() {
+                    return true;
+                }
+                pending.extend(items);
+            }
             Value::Object(map) => {
-                if map.iter().any(|(key, inner)| hides(key, inner) || is_dirty(key)) {
+                let hides_value = names_a_secret(map) && map.get("value").is_some_and(tells);
+                if hides_value || map.iter().any(|(key, inner)| hides(key, inner) || is_dirty(key))
+                {
                     return true;
                 }
                 pending.extend(map.values());
@@ -104,15 +119,44 @@ fn is_dirty(text: &str) -> bool {
     matches!(redact_text(text), Cow::Owned(_))
 }
 
-/// Does the name `key` hide `value`? A flag, a null and an empty text tell nothing and stay.
+/// Does the name `key` hide `value`?
 fn hides(key: &str, value: &Value) -> bool {
-    let tells_something = match value {
+    tells(value) && hides_by_name(key)
+}
+
+/// Is there something to hide? A flag, a null, an empty text and our own placeholder tell nothing.
+fn tells(value: &Value) -> bool {
+    match value {
         Value::Null | Value::Bool(_) => false,
         Value::String(text) => !text.is_empty() && text != Kind::Field.placeholder(),
         Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+/// A name that was redacted says nothing any more: the words of a placeholder are ours.
+fn hides_by_name(name: &str) -> bool {
+    is_sensitive_field(name) && !placeholder::is_in(name)
+}
+
+/// Is this `{"name": "X-Api-Key", "value": …}`?
+fn names_a_secret(map: &Map<String, Value>) -> bool {
+    let named = |member: &str| map.get(member).and_then(Value::as_str).is_some_and(hides_by_name);
+    ["name", "key", "header"].into_iter().any(named)
+}
+
+/// The items that the one before them hides: `["--password", …]`, and a pair `["X-Api-Key", …]`.
+fn hidden_items(items: &[Value]) -> Vec<usize> {
+    let is_pair = items.len() == 2;
+    let hides_next = |item: &Value| {
+        let Some(name) = item.as_str() else { return false };
+        let is_header = name.contains('-') || assignment::is_header(name);
+        (name.starts_with('-') || (is_pair && is_header)) && hides_by_name(name)
     };
-    // A key that was redacted says nothing any more: the words of a placeholder are ours.
-    tells_something && is_sensitive_field(key) && !placeholder::is_in(key)
+    let pairs = items.iter().zip(items.iter().skip(1)).enumerate();
+    pairs
+        .filter(|(_, (item, next))| tells(next) && hides_next(item))
+        .map(|(at, _)| at + 1)
+        .collect()
 }
 
 /// Redacts keys that are secrets themselves. Keys that become equal are numbered in the order of what

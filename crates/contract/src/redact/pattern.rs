@@ -56,6 +56,21 @@ const KEY_FORMATS: &[&str] = &[
     r"hv[sb]\.[A-Za-z0-9_-]{24,}",
     r"dapi[a-f0-9]{32,}",
     r"tvly-[A-Za-z0-9-]{20,}",
+    // Shopify, Linear, Notion, Figma, Docker Hub, NVIDIA, Sentry, age, Twilio, Mailgun.
+    r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32,}",
+    r"lin_api_[A-Za-z0-9]{32,}",
+    r"ntn_[A-Za-z0-9]{40,}",
+    r"figd_[A-Za-z0-9_-]{20,}",
+    r"dckr_pat_[A-Za-z0-9_-]{20,}",
+    r"nvapi-[A-Za-z0-9_-]{40,}",
+    r"sntry[su]_[A-Za-z0-9+/=_-]{20,}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{50,}",
+    r"SK[0-9a-f]{32,}",
+    r"key-[0-9a-f]{32,}",
+    // Telegram bots; webhooks of Slack and Discord, whose address is the secret.
+    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",
+    r"hooks\.slack\.com/services/[A-Za-z0-9/_-]{20,}",
+    r"discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/[A-Za-z0-9_-]{20,}",
 ];
 
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| compile(&KEY_FORMATS.join("|")));
@@ -68,9 +83,15 @@ const PEM_END: &str = "-----END [A-Z0-9 ]{1,40}-----";
 static PEM: LazyLock<Option<Regex>> =
     LazyLock::new(|| compile(&format!(r"(?s){PEM_BEGIN}.*?(?:{PEM_END}|\z)")));
 
-/// Only the captured part is taken out: `Bearer TOKEN`, `://user:PASSWORD@`.
-const CREDENTIAL: &str =
-    r"[Bb][Ee][Aa][Rr][Ee][Rr][ \t]+([A-Za-z0-9._~+/=-]{8,})|://[^ \t\r\n/?#@:]*:([^ \t\r\n/?#]+)@";
+/// Only the captured part is taken out: `Bearer TOKEN`, `://user:PASSWORD@`, `://TOKEN@`,
+/// `-u user:PASSWORD`, `login user password PASSWORD`.
+const CREDENTIAL: &str = concat!(
+    r"[Bb][Ee][Aa][Rr][Ee][Rr][ \t]+([A-Za-z0-9._~+/=-]{8,})",
+    r"|://[^ \t\r\n/?#@:]*:([^ \t\r\n/?#]+)@",
+    r"|://([A-Za-z0-9_-]{16,})@",
+    r#"|-(?:u|-user|-proxy-user)[ \t=]+["']?[^ \t\r\n:"']{1,64}:([^ \t\r\n"']+)"#,
+    r"|login[ \t]+[^ \t\r\n]{1,64}[ \t\r\n]+password[ \t]+([^ \t\r\n]+)",
+);
 
 static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| compile(CREDENTIAL));
 
@@ -101,8 +122,10 @@ pub(super) fn key_formats(text: &str) -> Cow<'_, str> {
 
 /// Takes out bearer tokens and the passwords of URLs, and leaves what stands before them.
 pub(super) fn credentials(text: &str) -> Cow<'_, str> {
-    replace(text, CREDENTIALS.as_ref(), |found| {
-        if found.starts_with(':') { Kind::UrlPassword } else { Kind::Bearer }
+    replace(text, CREDENTIALS.as_ref(), |found| match found.bytes().next() {
+        Some(b'b' | b'B') => Kind::Bearer,
+        Some(b':') => Kind::UrlPassword,
+        _ => Kind::Field,
     })
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate_contract::{
-    Caller, Decision, Identity, KeyFacts, KeyScope, Outcome,
+    Caller, Decision, Identity, KeyFacts, KeyScope, Outcome, Quoted,
     id::KeyId,
     json,
     text::{list, nearest},
@@ -51,8 +51,8 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
 
 fn policies(file: &Path) -> Result<PolicySet, Failure> {
     let text = source::read_text(file)?;
-    let is_toml = file.extension().is_some_and(|extension| extension == "toml")
-        || (source::is_stdin(file) && !text.trim_start().starts_with('{'));
+    let has = |wanted: &str| file.extension().is_some_and(|own| own.eq_ignore_ascii_case(wanted));
+    let is_toml = has("toml") || (!has("json") && !text.trim_start().starts_with('{'));
     let format = if is_toml { Format::Toml } else { Format::Json };
     PolicySet::parse(&text, format)
         .map_err(|error| Failure::policy(&source::name(file), &text, &error))
@@ -98,15 +98,24 @@ impl KeySpec {
             session: None,
             call: None,
         };
+        let mut seen = Vec::new();
         for part in parts {
+            let field = part.split('=').next().unwrap_or_default();
+            if seen.contains(&field) {
+                return Err(Failure::usage(format!("--as says {} twice", Quoted::new(field))));
+            }
+            seen.push(field);
             match part.split_once('=') {
                 Some(("scopes", words)) => spec.scopes = scopes(words)?,
                 Some(("session", name)) => spec.session = Some(name.to_owned()),
                 Some(("call", name)) => spec.call = Some(name.to_owned()),
                 _ => {
-                    let word = part.split('=').next().unwrap_or_default();
-                    return Err(Failure::usage(format!("--as does not know `{part}`")).with_help(
-                        match nearest(word, ["scopes", "session", "call"]) {
+                    return Err(Failure::usage(format!(
+                        "--as does not know {}",
+                        Quoted::new(part)
+                    ))
+                    .with_help(
+                        match nearest(field, ["scopes", "session", "call"]) {
                             Some(near) => format!("did you mean `{near}=`?"),
                             None => "it takes NAME, then scopes=, session= or call=".to_owned(),
                         },

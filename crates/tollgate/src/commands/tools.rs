@@ -3,7 +3,11 @@
 use std::fmt::Write;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets::NOTHING};
-use tollgate_contract::{ContractTool, ManifestMode, text::list};
+use tollgate_contract::{
+    ContractTool, ManifestMode,
+    redact::redacted,
+    text::{Clean, list},
+};
 
 use crate::{
     cli::ToolsArgs,
@@ -41,7 +45,7 @@ fn table(tools: &[&ContractTool], mode: ManifestMode) -> String {
             tool.side_effect.to_string(),
             tool.cost_effect.to_string(),
             key.to_owned(),
-            tool.description.clone().unwrap_or_default(),
+            tool.description.as_deref().map(shown).unwrap_or_default(),
         ];
         if mode == ManifestMode::Review {
             row.insert(1, tool.status.to_string());
@@ -56,14 +60,20 @@ fn table(tools: &[&ContractTool], mode: ManifestMode) -> String {
     format!("{lines}\n`tollgate tools NAME` shows one contract in full.\n")
 }
 
+/// Text of a manifest, which somebody else may have written, so that a terminal does not act on it.
+fn shown(text: &str) -> String {
+    Clean::new(text).to_string()
+}
+
 fn contract(tool: &ContractTool) -> String {
     let mut text = format!("{}\n", tool.name);
     if let Some(description) = &tool.description {
-        let _ = writeln!(text, "{description}");
+        let _ = writeln!(text, "{}", shown(description));
     }
     let yes_no = |flag: bool| if flag { "yes" } else { "no" };
-    let http = tool.http.as_ref().map(|http| format!("{} {}", http.method, http.path));
-    let sdk = tool.sdk.as_ref().map(|sdk| format!("{} ({})", sdk.method, sdk.package));
+    let http = tool.http.as_ref().map(|http| format!("{} {}", http.method, shown(&http.path)));
+    let sdk =
+        tool.sdk.as_ref().map(|sdk| format!("{} ({})", shown(&sdk.method), shown(&sdk.package)));
     let rows = [
         ("status", format!("{}, {}", tool.status, tool.stability)),
         ("side effect", tool.side_effect.to_string()),
@@ -88,7 +98,7 @@ fn contract(tool: &ContractTool) -> String {
     }
     for (title, schema) in [("input", &tool.input_schema), ("output", &tool.output_schema)] {
         if let Some(schema) = schema {
-            let _ = writeln!(text, "\n{title} schema\n{schema:#}");
+            let _ = writeln!(text, "\n{title} schema\n{:#}", redacted(schema));
         }
     }
     text

@@ -155,6 +155,22 @@ fn policy_check_prints_the_steps_as_a_list() {
 }
 
 #[test]
+fn an_entry_that_means_nothing_is_noted() {
+    let policy = r#"{"deny": ["world.raed", "tool:system.time"], "ask": [{"tool": "sytem.*"}]}"#;
+    let ran =
+        run_with(&["policy", "check", "-", "--tool", "system.time", "--json"], policy.as_bytes());
+    assert_eq!(
+        ran.json()["data"]["notes"],
+        json!([
+            "`deny` of the key policy names `world.raed`, which means nothing in this manifest",
+            "`ask` of the key policy names `sytem.*`, which means nothing in this manifest"
+        ])
+    );
+    let ran = run_with(&["policy", "check", "-", "--tool", "system.time"], policy.as_bytes());
+    assert!(ran.out.contains("! note"), "{}", ran.out);
+}
+
+#[test]
 fn every_command_writes_one_stable_envelope() {
     for args in [
         &["tools"][..],

@@ -8,12 +8,12 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate_contract::{
-    Caller, Decision, Identity, KeyFacts, KeyScope, Outcome, Quoted,
+    Caller, ContractTool, Decision, Identity, KeyFacts, KeyScope, Layer, Manifest, Outcome, Quoted,
     id::KeyId,
     json,
     text::{list, nearest},
 };
-use tollgate_policy::{Evaluation, Format, Layers, PolicySet, Request, evaluate};
+use tollgate_policy::{Evaluation, Format, Layers, PolicySet, Request, Selector, evaluate};
 
 use crate::{
     cli::CheckArgs,
@@ -39,9 +39,14 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
     let evaluation = evaluate(&request, &input);
 
     let error = evaluation.error.as_ref().map(|error| error.object(None));
-    let data =
-        json!({"verdict": evaluation.verdict, "inputHash": evaluation.input_hash, "error": error});
-    let written = output.success(&data, || steps(&evaluation));
+    let notes = notes(&layers, &manifest);
+    let data = json!({
+        "verdict": evaluation.verdict,
+        "inputHash": evaluation.input_hash,
+        "error": error,
+        "notes": notes,
+    });
+    let written = output.success(&data, || steps(&evaluation, &notes));
     Ok(match (written, evaluation.verdict.decision) {
         (Exit::Ok, Decision::Deny) => Exit::Denied,
         (Exit::Ok, Decision::Pending) => Exit::Pending,
@@ -170,8 +175,38 @@ fn scopes(words: &str) -> Result<Vec<KeyScope>, Failure> {
     words.split('+').filter(|word| !word.is_empty()).map(read).collect()
 }
 
+/// Entries that mean nothing in this manifest. A misspelt name in `deny` denies nothing, and nobody is told
+/// unless it is here.
+fn notes(layers: &Layers, manifest: &Manifest) -> Vec<String> {
+    let is_any = |means: &dyn Fn(&ContractTool) -> bool| manifest.entries().iter().any(means);
+    let mut notes = Vec::new();
+    let mut note = |layer: Layer, field: &str, entry: &dyn std::fmt::Display| {
+        notes.push(format!(
+            "`{field}` of the {layer} policy names `{entry}`, which means nothing in this manifest"
+        ));
+    };
+    for (layer, policy) in layers.iter() {
+        let lists = [("deny", Some(&policy.deny)), ("allow", policy.allow.as_ref())];
+        for (field, list) in lists {
+            let by_name = list
+                .into_iter()
+                .flatten()
+                .filter(|entry| !matches!(entry, Selector::Permission(_)));
+            for entry in by_name.filter(|entry| !is_any(&|tool| entry.refuses(tool))) {
+                note(layer, field, entry);
+            }
+        }
+        for pattern in policy.ask.iter().filter_map(|rule| rule.tool.as_ref()) {
+            if !is_any(&|tool| pattern.matches(&tool.name)) {
+                note(layer, "ask", pattern);
+            }
+        }
+    }
+    notes
+}
+
 /// The steps as a list, and the answer.
-fn steps(evaluation: &Evaluation) -> String {
+fn steps(evaluation: &Evaluation, notes: &[String]) -> String {
     let colour = wants_colour(&io::stdout());
     let paint = |code: &str, text: &str| {
         if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
@@ -185,6 +220,9 @@ fn steps(evaluation: &Evaluation) -> String {
         };
         let because = wrap(&record.because(), 20);
         let _ = writeln!(text, "{mark} {:<17} {because}", record.step().as_str());
+    }
+    for note in notes {
+        let _ = writeln!(text, "{} {:<17} {}", paint("33", "!"), "note", wrap(note, 20));
     }
     text.push('\n');
     let decision = evaluation.verdict.decision;

@@ -67,7 +67,8 @@ const KEY_FORMATS: &[&str] = &[
     r"AGE-SECRET-KEY-1[0-9A-Z]{50,}",
     r"SK[0-9a-f]{32,}",
     r"key-[0-9a-f]{32,}",
-    // Telegram bots, as they stand in an address (a start that is no letter would make every search slow); webhooks of Slack and Discord, whose address is the secret.
+    // Telegram bots, as they stand in an address; webhooks of Slack and Discord, whose address is
+    // the secret. Every format starts with letters: a search for a digit would stop everywhere.
     r"bot[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",
     r"hooks\.slack\.com/services/[A-Za-z0-9/_-]{20,}",
     r"discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/[A-Za-z0-9_-]{20,}",

@@ -61,6 +61,17 @@ struct Value {
     is_done: bool,
 }
 
+/// Where a value ends that is not in quotes itself.
+enum Ending {
+    /// With the word.
+    Word,
+    /// With the line, or with the quote that opened before its name.
+    Line(Option<Opener>),
+}
+
+/// A quote, and the number of backslashes before it.
+type Opener = (u8, usize);
+
 struct Walk<'a> {
     text: &'a str,
     bytes: &'a [u8],
@@ -100,12 +111,13 @@ impl Walk<'_> {
         while matches!(self.byte(start), Some(b'=' | b'>')) {
             start += 1;
         }
-        let opener = is_header(name).then(|| self.opener(name_start));
-        self.value(start, opener)
+        let ending =
+            if is_header(name) { Ending::Line(self.opener(name_start)) } else { Ending::Word };
+        self.value(start, ending)
     }
 
     /// The quote that opened directly before a header's name, with the backslashes before it.
-    fn opener(&self, name_start: usize) -> Option<(u8, usize)> {
+    fn opener(&self, name_start: usize) -> Option<Opener> {
         let at = name_start.checked_sub(1).filter(|at| *at >= self.floor)?;
         let quote = self.byte(at).filter(|byte| is_quote(*byte))?;
         let run = self.bytes.iter().take(at).rev().take_while(|b| **b == b'\\').count();
@@ -139,7 +151,7 @@ impl Walk<'_> {
         if length > LONGEST_NAME || !is_followed_by_space || !is_sensitive(name) {
             return None;
         }
-        self.value(end, is_header(name).then_some(None))
+        self.value(end, if is_header(name) { Ending::Line(None) } else { Ending::Word })
     }
 
     /// The name that ends before `at`, past blanks, quotes and the backslashes that escape them.
@@ -167,9 +179,7 @@ impl Walk<'_> {
     }
 
     /// The value that starts at or after `from`; `None` when there is none.
-    ///
-    /// A header's value ends with its line, or with the quote that opened before its name.
-    fn value(&self, from: usize, header: Option<Option<(u8, usize)>>) -> Option<Value> {
+    fn value(&self, from: usize, ending: Ending) -> Option<Value> {
         let mut start = from;
         while matches!(self.byte(start), Some(b' ' | b'\t')) {
             start += 1;
@@ -186,9 +196,9 @@ impl Walk<'_> {
                 let is_closed = self.byte(end).is_some();
                 self.span(start, if is_closed { end.saturating_sub(backslashes) } else { end })
             }
-            _ => match header {
-                Some(opener) => self.header(start, opener),
-                None => self.span(start, self.end(start, |at| self.ends_word(at))),
+            _ => match ending {
+                Ending::Line(opener) => self.line(start, opener),
+                Ending::Word => self.span(start, self.end(start, |at| self.ends_word(at))),
             },
         }
     }
@@ -211,7 +221,8 @@ impl Walk<'_> {
         (end > start).then_some(Value { start, end, is_done })
     }
 
-    fn header(&self, start: usize, opener: Option<(u8, usize)>) -> Option<Value> {
+    /// The value up to the end of the line, or to the quote that closes what `opener` opened.
+    fn line(&self, start: usize, opener: Option<Opener>) -> Option<Value> {
         let closes = |at: usize| opener.is_some_and(|(quote, run)| self.closes(at, quote, run));
         let is_end = |at: usize| matches!(self.byte(at), Some(b'\r' | b'\n')) || closes(at);
         let end = self.end(start, is_end);

@@ -3,7 +3,7 @@
 
 This is Tollgate's core written again from the words of README.md and ../redaction.md, with nothing but
 Python's standard library (3.9 or later). It shares no code with the product, is slow where slow is clear,
-and exists to prove that the vectors can be run, and are right, in another language. The word lists and
+and exists to show that the vectors can be run in another language and say what the words say. The word lists and
 expressions of redaction are read from ../redaction.json, because there they are the specification.
 
     python3 spec/vectors/check.py

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     json::{self, JsonError},
     redact,
+    text::hex,
 };
 
 /// The canonical form of `value`. Refuses what it would have to merge: see [`json::check`].
@@ -61,7 +62,7 @@ impl InputHash {
 
 impl fmt::Display for InputHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        hex(&self.0).fmt(f)
     }
 }
 

@@ -156,6 +156,11 @@ pub fn plain_shape(message: &str) -> String {
         .replace("expected u64", "expected a whole number from 0")
 }
 
+/// `bytes` in lower-case hex.
+pub fn hex(bytes: &[u8]) -> impl fmt::Display {
+    fmt::from_fn(move |f| bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")))
+}
+
 /// `items` as a list for a sentence: `a, b, c`, or `nothing` when there is none.
 pub fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     let words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

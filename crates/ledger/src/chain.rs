@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
-use tollgate_contract::event::Event;
+use tollgate_contract::{event::Event, text::hex};
 
 use crate::error::LedgerError;
 
@@ -31,7 +31,7 @@ impl EventHash {
 
 impl fmt::Display for EventHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        hex(&self.0).fmt(f)
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tollgate_contract::text::hex;
 
 use crate::region::Region;
 
@@ -89,8 +90,7 @@ impl fmt::Debug for ConfirmToken {
 
 impl Serialize for ConfirmToken {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        serializer.serialize_str(&format!("{HASHED}{hex}"))
+        serializer.collect_str(&format_args!("{HASHED}{}", hex(&self.0)))
     }
 }
 

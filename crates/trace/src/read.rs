@@ -7,7 +7,7 @@ use tollgate_contract::{
     InputHash, input_hash,
     json::{self, JsonError},
     redact::REDACTION_VERSION,
-    text::{Clean, plain_shape},
+    text::{Clean, hex, plain_shape},
 };
 
 use crate::entry::{Entry, VERSION};
@@ -72,8 +72,7 @@ impl Trace {
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             entries.push(entry(index + 1, line)?);
         }
-        let digest = Sha256::digest(text.as_bytes());
-        let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex(&Sha256::digest(text.as_bytes())).to_string();
         Ok(Self { entries, sha256 })
     }
 

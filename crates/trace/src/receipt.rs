@@ -55,15 +55,6 @@ impl Receipt {
             count.failed += usize::from(!entry.ended.is_output());
         }
         let runs: BTreeSet<RunId> = entries.iter().map(|entry| entry.run_id).collect();
-        let by_seq = |pick: fn(u64, u64) -> bool| {
-            let mut found: Option<&crate::Entry> = None;
-            for entry in entries {
-                if found.is_none_or(|best| pick(entry.seq, best.seq)) {
-                    found = Some(entry);
-                }
-            }
-            found.map(|entry| entry.ts.clone())
-        };
         Self {
             runs: runs.into_iter().collect(),
             calls: entries.len(),
@@ -80,8 +71,8 @@ impl Receipt {
                 .max()
                 .unwrap_or(CostEffect::None),
             duration_ms: entries.iter().map(|entry| entry.duration_ms).sum(),
-            first: by_seq(|new, best| new < best),
-            last: by_seq(|new, best| new > best),
+            first: entries.iter().min_by_key(|entry| entry.seq).map(|entry| entry.ts.clone()),
+            last: entries.iter().max_by_key(|entry| entry.seq).map(|entry| entry.ts.clone()),
             tools,
             sha256: trace.sha256().to_owned(),
         }

@@ -11,6 +11,10 @@ use crate::error::LedgerError;
 /// Set apart from every other use of the hash, and from a later format.
 const DOMAIN: &[u8] = b"tollgate-event-1";
 
+/// Largest event, and largest value beside the chain, in bytes. Far above what is sensible, and far below
+/// what the database refuses.
+pub(crate) const MOST_BYTES: usize = 16 * 1024 * 1024;
+
 /// SHA-256 over an event and the hash of the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EventHash([u8; 32]);
@@ -114,7 +118,16 @@ impl NewEvent {
             .ok_or_else(|| LedgerError::Event(format!("{event:?} is not kept in the ledger")))?;
         let payload = serde_json::to_string(payload)
             .map_err(|error| LedgerError::Event(format!("its payload is no JSON: {error}")))?;
-        Ok(Self { kind, ts_ms, subject, payload })
+        let event = Self { kind, ts_ms, subject, payload };
+        match event.bytes() {
+            bytes if bytes > MOST_BYTES => Err(LedgerError::TooLarge { bytes, most: MOST_BYTES }),
+            _ => Ok(event),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let subject = self.subject.fields().into_iter().flatten().map(str::len);
+        subject.fold(self.payload.len(), usize::saturating_add)
     }
 
     /// Gives the event its place in the chain.

@@ -1,6 +1,9 @@
 //! Why the ledger cannot do what it was asked.
 
-use std::{io, path::PathBuf};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
 use tollgate_contract::Error;
 use tollgate_contract::error::LedgerUnavailable;
@@ -12,7 +15,10 @@ pub enum LedgerError {
     /// Another process has the data folder.
     #[error("the data folder `{}` is in use by another tollgate; stop that one, or choose another folder with --data", .0.display())]
     InUse(PathBuf),
-    /// The data folder cannot be made or written.
+    /// There is nothing to read.
+    #[error("there is no ledger in `{}`; start one with tollgate serve, or choose another folder with --data", .0.display())]
+    Missing(PathBuf),
+    /// The data folder cannot be made, read or written.
     #[error("the data folder `{}` cannot be used: {problem}", .folder.display())]
     Folder {
         /// The folder.
@@ -41,23 +47,46 @@ pub enum LedgerError {
     /// The database refuses.
     #[error("the database refuses: {0}")]
     Database(String),
+    /// The database's file was damaged.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
     /// An event cannot be stored as it is.
     #[error("an event cannot be stored: {0}")]
     Event(String),
+    /// An event, or what is kept beside it, is too large.
+    #[error("an event or a value is too large: {bytes} bytes, and {most} is the most")]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        most: usize,
+    },
+    /// A copy of the events cannot be made.
+    #[error("the events cannot be exported: {0}")]
+    Export(String),
     /// The ledger is being closed.
     #[error("the ledger is closed")]
     Closed,
 }
 
 impl LedgerError {
-    pub(crate) fn folder(folder: impl Into<PathBuf>, error: &io::Error) -> Self {
-        Self::Folder { folder: folder.into(), problem: error.to_string() }
+    pub(crate) fn folder(folder: impl Into<PathBuf>, problem: impl Display) -> Self {
+        Self::Folder { folder: folder.into(), problem: problem.to_string() }
+    }
+
+    /// The folder of this file cannot be used.
+    pub(crate) fn unusable(file: &Path, problem: impl Display) -> Self {
+        Self::folder(file.parent().unwrap_or(file), problem)
     }
 }
 
 impl From<rusqlite::Error> for LedgerError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Database(error.to_string())
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        match error.sqlite_error_code() {
+            Some(DatabaseCorrupt | NotADatabase) => Self::Damaged(error.to_string()),
+            _ => Self::Database(error.to_string()),
+        }
     }
 }
 

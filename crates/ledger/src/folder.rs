@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -16,7 +17,7 @@ pub(crate) struct Folder {
 impl Folder {
     /// Takes the folder, and makes it where it is missing, for its owner alone.
     pub(crate) fn take(path: &Path) -> Result<Self, LedgerError> {
-        let unusable = |error: std::io::Error| LedgerError::folder(path, &error);
+        let unusable = |error: std::io::Error| LedgerError::folder(path, error);
         make(path).map_err(unusable)?;
         let mut options = OpenOptions::new();
         options.create(true).write(true).truncate(false);
@@ -30,19 +31,37 @@ impl Folder {
 
     /// The database file.
     pub(crate) fn database(&self) -> PathBuf {
-        self.path.join("tollgate.db")
+        database(&self.path)
+    }
+
+    /// The file that queries are answered from.
+    pub(crate) fn queries(&self) -> PathBuf {
+        self.path.join("queries.db")
     }
 }
 
+/// The database file of a data folder, whoever has taken it.
+pub(crate) fn database(folder: &Path) -> PathBuf {
+    folder.join("tollgate.db")
+}
+
+/// Makes the folder, so that it is its owner's alone from the first moment.
 fn make(path: &Path) -> std::io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(path)?;
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
     }
-    Ok(())
+    match builder.create(path) {
+        // Somebody else was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        result => result,
+    }
 }

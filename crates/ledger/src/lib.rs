@@ -5,25 +5,40 @@
 //! for the process's death; with [`Sync::Full`] also for the machine's. When a commit fails, everything
 //! that was in it fails, and the chain goes on from the last event that is really stored.
 //!
-//! What an event means is not known here. Deciding, folding and redacting happen before it is written.
+//! Beside the chain things can be kept that change in the same commit as the events that tell of it
+//! ([`beside`]). Queries are answered from a file of their own, which follows the ledger and can be made
+//! again from it at any time ([`queries`]).
+//!
+//! What an event means is not known here, except for the list of calls among the queries. Deciding,
+//! folding and redacting happen before an event is written.
 
+mod beside;
 mod chain;
+mod checkpoints;
 mod error;
 mod folder;
+mod queries;
 mod reader;
 mod schema;
 mod snapshot;
+mod verify;
 mod writer;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+pub use beside::{Batch, Beside, Kept};
 pub use chain::{EventHash, Head, NewEvent, StoredEvent, Subject};
 pub use error::LedgerError;
-pub use reader::{Broken, Reader, Verified};
+pub use queries::{CallQuery, CallRow, EventQuery, Queries};
+pub use reader::Reader;
 pub use snapshot::Snapshot;
+pub use verify::{Broken, Verified};
 pub use writer::Appended;
 
-use crate::{folder::Folder, writer::Writer};
+use crate::{folder::Folder, queries::Projection, writer::Writer};
 
 /// What an acknowledged event survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,23 +53,29 @@ pub enum Sync {
 /// An open ledger. One process at a time has it; clones share it.
 #[derive(Clone)]
 pub struct Ledger {
-    // The writer comes first: it must have ended before the folder is given free.
-    writer: Arc<Writer>,
+    open: Arc<Open>,
+}
+
+/// What the clones share. It closes with the last of them, in this order.
+struct Open {
+    projection: Mutex<Option<Projection>>,
+    writer: Writer,
     folder: Arc<Folder>,
 }
 
 impl Ledger {
     /// Opens the ledger in the data folder `data`, and makes both where they are missing.
     pub fn open(data: &Path, sync: Sync) -> Result<Self, LedgerError> {
-        let folder = Folder::take(data)?;
-        let writer = Writer::start(&folder.database(), sync)?;
-        Ok(Self { writer: Arc::new(writer), folder: Arc::new(folder) })
+        let folder = Arc::new(Folder::take(data)?);
+        let writer = Writer::start(&folder, sync)?;
+        Ok(Self { open: Arc::new(Open { projection: Mutex::default(), writer, folder }) })
     }
 
-    /// Appends events, in order and together, and waits until they are stored.
-    pub fn append(&self, events: Vec<NewEvent>) -> Result<Vec<Appended>, LedgerError> {
+    /// Appends events, in order and together with what changes beside them, and waits until they are
+    /// stored. It waits for the writer's thread, so it must not be called there.
+    pub fn append(&self, batch: impl Into<Batch>) -> Result<Vec<Appended>, LedgerError> {
         let (send, receive) = std::sync::mpsc::sync_channel(1);
-        self.append_then(events, move |result| {
+        self.append_then(batch, move |result| {
             // Nobody waits any more only if the waiting thread is gone.
             let _ = send.send(result);
         });
@@ -64,24 +85,50 @@ impl Ledger {
     /// Appends events, and calls `then` on the writer's thread once they are stored or have failed.
     pub fn append_then(
         &self,
-        events: Vec<NewEvent>,
+        batch: impl Into<Batch>,
         then: impl FnOnce(Result<Vec<Appended>, LedgerError>) + Send + 'static,
     ) {
-        self.writer.append(events, Box::new(then));
+        self.open.writer.append(batch.into(), Box::new(then));
+    }
+
+    /// Calls `f` on the writer's thread after each commit of a batch, with the head that it led to. The
+    /// next commit waits for it, so it should only wake somebody. It must not own this ledger, which
+    /// would then never close. Whoever registers first and reads the head then misses nothing.
+    pub fn on_commit(&self, f: impl Fn(Head) + Send + std::marker::Sync + 'static) {
+        self.open.writer.listen(Box::new(f));
     }
 
     /// The last event that is stored.
     pub fn head(&self) -> Head {
-        self.writer.head()
+        self.open.writer.head()
     }
 
     /// A connection to read with.
     pub fn reader(&self) -> Result<Reader, LedgerError> {
-        Reader::open(&self.folder.database())
+        Reader::open(&self.open.folder.database())
+    }
+
+    /// Answers to queries. The first use starts a thread that follows the ledger; it ends with it.
+    pub fn queries(&self) -> Result<Queries, LedgerError> {
+        let mut projection = self.open.projection.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = &*projection {
+            return Ok(running.queries());
+        }
+        let started = Projection::start(&self.open.folder)?;
+        self.open.writer.listen(started.listener());
+        // What was committed before the listener was there is found without being told.
+        started.wake();
+        Ok(projection.insert(started).queries())
+    }
+
+    /// Forgets what is kept beside the chain and whose time has come: everything that expires at
+    /// `now_ms` or before. Gives how much went. Others' events are stored in between.
+    pub fn forget_expired(&self, now_ms: i64) -> Result<u64, LedgerError> {
+        self.open.writer.forget(now_ms)
     }
 
     /// Keeps `snapshot`, so that a fold can start from it. It is a cache: losing it loses nothing.
     pub fn keep(&self, snapshot: Snapshot) -> Result<(), LedgerError> {
-        self.writer.keep(snapshot)
+        self.open.writer.keep(snapshot)
     }
 }

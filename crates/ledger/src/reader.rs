@@ -1,82 +1,67 @@
-//! Reading: the tail of the ledger, a copy of it, and the proof that nobody changed it.
+//! Reading: both ends of the ledger, what is kept beside it, and a copy of it.
 
 use std::{io::Write, path::Path};
 
-use rusqlite::{Connection, Row, params};
-use serde::Serialize;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{
+    beside::Kept,
     chain::{EventHash, Head, StoredEvent, Subject},
     error::LedgerError,
-    schema,
+    folder, schema,
     snapshot::Snapshot,
 };
 
 const COLUMNS: &str = "seq, ts, kind, agent_id, identity_id, workload_id, scope_id, tool, intent_id, payload, prev_hash, hash";
 
+/// How much of a long reading is held at once: this many events, or a little more than these bytes.
+const TURN: (usize, usize) = (1000, 1 << 20);
+
 /// A connection that only reads.
 pub struct Reader {
     connection: Connection,
-}
-
-/// What a check of the whole chain found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verified {
-    /// How many events hang together from the first on.
-    pub events: u64,
-    /// Where the chain stands.
-    pub head: Head,
-    /// What is wrong; `None` when nothing is.
-    pub broken: Option<Broken>,
-}
-
-/// How a chain is broken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "problem", rename_all = "snake_case")]
-pub enum Broken {
-    /// An event is missing: the next one that is there has this number.
-    Gap {
-        /// The event that should be there.
-        expected: u64,
-        /// The one that is.
-        found: u64,
-    },
-    /// An event was changed: its hash is not that of its bytes.
-    Changed {
-        /// The event.
-        seq: u64,
-    },
-    /// An event does not follow the one before it.
-    Unchained {
-        /// The event.
-        seq: u64,
-    },
-    /// The ledger ends before a head that was seen earlier.
-    Truncated {
-        /// The last event of that head.
-        expected: u64,
-        /// The last event that is there.
-        found: u64,
-    },
-    /// The event of a head that was seen earlier is another one now.
-    Rewritten {
-        /// The event.
-        seq: u64,
-    },
+    /// The format of the ledger, which an older tollgate may have written.
+    format: u32,
 }
 
 impl Reader {
+    /// Opens the ledger in the data folder `data` for reading, without taking the folder: a daemon may
+    /// be running there, or may have been killed.
+    pub fn of_folder(data: &Path) -> Result<Self, LedgerError> {
+        Self::open(&folder::database(data))
+    }
+
     pub(crate) fn open(file: &Path) -> Result<Self, LedgerError> {
-        Ok(Self { connection: schema::open_to_read(file)? })
+        let (connection, format) = schema::open_to_read(file)?;
+        Ok(Self { connection, format })
     }
 
     /// The events behind `after`, in order, at most `limit` of them.
     pub fn tail(&self, after: u64, limit: u64) -> Result<Vec<StoredEvent>, LedgerError> {
         let sql = format!("SELECT {COLUMNS} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2");
-        let mut statement = self.connection.prepare_cached(&sql)?;
-        let bounded = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let rows = statement.query_map(params![bounded(after), bounded(limit)], stored)?;
+        self.select(&sql, bounded(after), limit)
+    }
+
+    /// The events before `before`, or all of them, newest first, at most `limit` of them.
+    pub fn newest(&self, before: Option<u64>, limit: u64) -> Result<Vec<StoredEvent>, LedgerError> {
+        let Some(last) = before.unwrap_or(u64::MAX).checked_sub(1) else { return Ok(Vec::new()) };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM events WHERE seq > 0 AND seq <= ?1 ORDER BY seq DESC LIMIT ?2"
+        );
+        self.select(&sql, bounded(last), limit)
+    }
+
+    fn select(&self, sql: &str, from: i64, limit: u64) -> Result<Vec<StoredEvent>, LedgerError> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map(params![from, bounded(limit)], stored)?;
         rows.collect::<Result<_, _>>().map_err(LedgerError::from)
+    }
+
+    /// The event at this place.
+    pub(crate) fn at(&self, seq: u64) -> Result<Option<StoredEvent>, LedgerError> {
+        let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        statement.query_row([bounded(seq)], stored).optional().map_err(LedgerError::from)
     }
 
     /// Where the chain stands.
@@ -84,38 +69,36 @@ impl Reader {
         head(&self.connection)
     }
 
-    /// Writes every event as one line of JSON, and gives how many there were.
+    /// What is kept beside the chain under this key, whatever its expiry: the caller judges that.
+    pub fn kept(&self, space: &str, key: &[u8]) -> Result<Option<Kept>, LedgerError> {
+        if self.format < schema::WITH_BESIDE {
+            return Ok(None);
+        }
+        Kept::load(&self.connection, space, key).map_err(LedgerError::from)
+    }
+
+    /// Everything that is kept in this space, in the order of the keys, whatever its expiry.
+    pub fn kept_all(&self, space: &str) -> Result<Vec<Kept>, LedgerError> {
+        if self.format < schema::WITH_BESIDE {
+            return Ok(Vec::new());
+        }
+        Kept::load_all(&self.connection, space).map_err(LedgerError::from)
+    }
+
+    /// Writes every event that is stored when this begins as one line of JSON, and gives how many there
+    /// were.
     pub fn export(&self, mut into: impl Write) -> Result<u64, LedgerError> {
         let mut count = 0;
-        self.each(|event| {
-            let line = serde_json::to_string(&event)
-                .map_err(|error| LedgerError::Event(error.to_string()))?;
-            writeln!(into, "{line}")
-                .map_err(|error| LedgerError::Event(format!("cannot write: {error}")))?;
+        self.each(|seq, event| {
+            let cannot = |problem: &str| LedgerError::Export(format!("event {seq}: {problem}"));
+            let event = event.map_err(|error| cannot(&error.to_string()))?;
+            let line = serde_json::to_string(&event).map_err(|error| cannot(&error.to_string()))?;
+            writeln!(into, "{line}").map_err(|error| LedgerError::Export(error.to_string()))?;
             count += 1;
             Ok(true)
         })?;
+        into.flush().map_err(|error| LedgerError::Export(error.to_string()))?;
         Ok(count)
-    }
-
-    /// Follows the whole chain. `earlier` is a head that was exported before: a ledger that was cut or
-    /// written anew still hangs together in itself, and only that shows it.
-    pub fn verify(&self, earlier: Option<Head>) -> Result<Verified, LedgerError> {
-        let mut at = Head::EMPTY;
-        let mut broken = None;
-        self.each(|event| {
-            broken = check(at, &event, earlier);
-            if broken.is_none() {
-                at = event.head();
-            }
-            Ok(broken.is_none())
-        })?;
-        if broken.is_none()
-            && let Some(earlier) = earlier.filter(|earlier| earlier.seq > at.seq)
-        {
-            broken = Some(Broken::Truncated { expected: earlier.seq, found: at.seq });
-        }
-        Ok(Verified { events: at.seq, head: at, broken })
     }
 
     /// The snapshot of the fold `name` in this format, if there is one.
@@ -123,49 +106,72 @@ impl Reader {
         Snapshot::load(&self.connection, name, format)
     }
 
-    /// Calls `f` with each event in order, until it says false. Events are not held all at once.
-    fn each(
+    /// Calls `f` with each event that is stored now, in order, until it says false. An event whose
+    /// columns cannot be read comes as an error with its place.
+    ///
+    /// It reads in turns, and is between two of them while `f` works: whoever reads without an end, as
+    /// an export into a pipe that nobody empties does, keeps the write-ahead log from being reused.
+    pub(crate) fn each(
         &self,
-        mut f: impl FnMut(StoredEvent) -> Result<bool, LedgerError>,
+        mut f: impl FnMut(u64, rusqlite::Result<StoredEvent>) -> Result<bool, LedgerError>,
     ) -> Result<(), LedgerError> {
-        let sql = format!("SELECT {COLUMNS} FROM events ORDER BY seq");
-        let mut statement = self.connection.prepare_cached(&sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            if !f(stored(row)?)? {
-                break;
+        let last: Option<i64> =
+            self.connection.query_row("SELECT max(seq) FROM events", [], |row| row.get(0))?;
+        let mut next = Some(i64::MIN);
+        while let (Some(from), Some(last)) = (next, last) {
+            let turn = self.turn(from, last)?;
+            next = turn.last().and_then(|(seq, _)| seq.checked_add(1));
+            for (seq, event) in turn {
+                if !f(place(seq), event)? {
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
+
+    fn turn(
+        &self,
+        from: i64,
+        last: i64,
+    ) -> Result<Vec<(i64, rusqlite::Result<StoredEvent>)>, LedgerError> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM events WHERE seq >= ?1 AND seq <= ?2 ORDER BY seq");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([from, last])?;
+        let (mut read, mut bytes) = (Vec::new(), 0);
+        while read.len() < TURN.0
+            && bytes < TURN.1
+            && let Some(row) = rows.next()?
+        {
+            let event = stored(row);
+            bytes += event.as_ref().map_or(0, |event| event.payload.len());
+            read.push((row.get(0)?, event));
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
 }
 
-/// What is wrong with an event that should follow `before`.
-fn check(before: Head, event: &StoredEvent, earlier: Option<Head>) -> Option<Broken> {
-    let seq = event.seq;
-    if seq != before.seq + 1 {
-        return Some(Broken::Gap { expected: before.seq + 1, found: seq });
-    }
-    if event.prev_hash != before.hash {
-        return Some(Broken::Unchained { seq });
-    }
-    if event.hash != event.computed_hash() {
-        return Some(Broken::Changed { seq });
-    }
-    earlier
-        .filter(|earlier| earlier.seq == seq && earlier.hash != event.hash)
-        .map(|_| Broken::Rewritten { seq })
+/// As the database counts. What is beyond its numbers is beyond every event.
+pub(crate) fn bounded(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// As we count. The database could hold places before the first; no event of ours is there.
+pub(crate) fn place(seq: i64) -> u64 {
+    u64::try_from(seq).unwrap_or_default()
 }
 
 /// Where the chain stands.
 pub(crate) fn head(connection: &Connection) -> Result<Head, LedgerError> {
     let sql = format!("SELECT {COLUMNS} FROM events ORDER BY seq DESC LIMIT 1");
     let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query([])?;
-    match rows.next()? {
-        Some(row) => Ok(stored(row)?.head()),
-        None => Ok(Head::EMPTY),
-    }
+    let found = statement.query_row([], stored).optional()?;
+    Ok(found.map_or(Head::EMPTY, |event| event.head()))
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
@@ -180,7 +186,7 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
         })
     };
     Ok(StoredEvent {
-        seq: u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default(),
+        seq: place(row.get(0)?),
         ts_ms: row.get(1)?,
         kind: row.get(2)?,
         subject: Subject {

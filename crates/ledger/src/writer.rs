@@ -1,10 +1,12 @@
 //! The one writer. What comes in while a commit runs is committed together with the next one.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
     time::Duration,
@@ -14,8 +16,11 @@ use rusqlite::{Connection, params};
 
 use crate::{
     Sync,
-    chain::{EventHash, Head, NewEvent, StoredEvent},
+    beside::{self, Batch, Beside},
+    chain::{EventHash, Head, StoredEvent},
+    checkpoints,
     error::LedgerError,
+    folder::Folder,
     reader, schema,
     snapshot::Snapshot,
 };
@@ -23,11 +28,11 @@ use crate::{
 /// Most events in one commit: what waits longer would wait for others' events too.
 const MOST_TOGETHER: usize = 1024;
 
+/// Most bytes in one commit, for the same reason. A batch that is larger alone is a commit of its own.
+const MOST_BYTES_TOGETHER: usize = 4 * 1024 * 1024;
+
 /// How long a commit waits for a lock that should not be there.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// How often the write-ahead log is moved into the database.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
 /// An event that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,49 +43,68 @@ pub struct Appended {
     pub hash: EventHash,
 }
 
-type Then = Box<dyn FnOnce(Result<Vec<Appended>, LedgerError>) + Send>;
+/// Whom to tell how an append ended.
+pub(crate) type Then = Box<dyn FnOnce(Result<Vec<Appended>, LedgerError>) + Send>;
 
-enum Job {
-    Append(Vec<NewEvent>, Then),
+/// Whom to tell of every commit.
+pub(crate) type Listener = Box<dyn Fn(Head) + Send + std::marker::Sync>;
+
+/// What the writer's thread is asked to do.
+pub(crate) enum Job {
+    /// Store a batch.
+    Append(Batch, Then),
+    /// Keep a snapshot.
     Keep(Snapshot, Sender<Result<(), LedgerError>>),
+    /// Forget some of what is over by this time.
+    Forget(i64, Sender<Result<u64, LedgerError>>),
+    /// Empty the log.
+    Tidy,
+}
+
+/// What the writer's thread shows to the others.
+pub(crate) struct Shared {
+    head: Mutex<Head>,
+    listeners: Mutex<Arc<Vec<Arc<Listener>>>>,
+    /// The log holds what was forgotten since, or what is left of a commit that failed.
+    pub(crate) untidy: AtomicBool,
 }
 
 /// The writer's thread, and the way to it.
 pub(crate) struct Writer {
-    jobs: Option<Sender<Job>>,
-    head: Arc<Mutex<Head>>,
+    jobs: Option<Arc<Sender<Job>>>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Writer {
-    pub(crate) fn start(file: &Path, sync: Sync) -> Result<Self, LedgerError> {
-        let connection = schema::open(file)?;
-        let synchronous = match sync {
-            // In write-ahead mode a commit is in the hands of the system without waiting for the disk.
-            Sync::Process => "normal",
-            Sync::Full => "full",
-        };
-        connection.pragma_update(None, "synchronous", synchronous)?;
-        // Nobody else writes; whoever does all the same is waited for briefly, and then it is a failure.
-        connection.busy_timeout(PATIENCE)?;
-        // Checkpoints are another thread's work, so that no decision waits for one.
-        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        let head = Arc::new(Mutex::new(reader::head(&connection)?));
+    pub(crate) fn start(folder: &Arc<Folder>, sync: Sync) -> Result<Self, LedgerError> {
+        let file = folder.database();
+        let connection = prepared(&file, sync)?;
+        let shared = Arc::new(Shared {
+            head: Mutex::new(reader::head(&connection)?),
+            listeners: Mutex::default(),
+            untidy: AtomicBool::new(false),
+        });
         let (jobs, queue) = channel();
+        let jobs = Arc::new(jobs);
         let (stop, stopped) = channel::<()>();
-        let shared = Arc::clone(&head);
+        // The folder stays taken until both threads have closed what they have open in it.
+        let (writing, taken) = (Arc::clone(&shared), Arc::clone(folder));
         let writer = spawn("ledger-writer", move || {
-            Writing { connection, head: shared, queue }.run();
-            drop(stop);
+            Writing { connection, shared: writing, queue }.run();
+            drop((stop, taken));
         })?;
-        let file = file.to_owned();
-        let checkpoints = spawn("ledger-checkpoints", move || checkpoints(&file, &stopped))?;
-        Ok(Self { jobs: Some(jobs), head, threads: vec![writer, checkpoints] })
+        let (moving, way, taken) = (Arc::clone(&shared), Arc::downgrade(&jobs), Arc::clone(folder));
+        let checkpoints = spawn("ledger-checkpoints", move || {
+            checkpoints::run(&file, &stopped, &moving, &way);
+            drop(taken);
+        })?;
+        Ok(Self { jobs: Some(jobs), shared, threads: vec![writer, checkpoints] })
     }
 
-    pub(crate) fn append(&self, events: Vec<NewEvent>, then: Then) {
+    pub(crate) fn append(&self, batch: Batch, then: Then) {
         let Some(jobs) = &self.jobs else { return then(Err(LedgerError::Closed)) };
-        if let Err(unsent) = jobs.send(Job::Append(events, then))
+        if let Err(unsent) = jobs.send(Job::Append(batch, then))
             && let Job::Append(_, then) = unsent.0
         {
             then(Err(LedgerError::Closed));
@@ -88,14 +112,38 @@ impl Writer {
     }
 
     pub(crate) fn keep(&self, snapshot: Snapshot) -> Result<(), LedgerError> {
+        self.ask(|done| Job::Keep(snapshot, done))
+    }
+
+    /// Forgets in steps, between which others' events are stored.
+    pub(crate) fn forget(&self, now_ms: i64) -> Result<u64, LedgerError> {
+        let mut gone = 0;
+        loop {
+            let some = self.ask(|done| Job::Forget(now_ms, done))?;
+            gone += some;
+            if some < beside::MOST_FORGOTTEN {
+                return Ok(gone);
+            }
+        }
+    }
+
+    fn ask<T>(
+        &self,
+        job: impl FnOnce(Sender<Result<T, LedgerError>>) -> Job,
+    ) -> Result<T, LedgerError> {
         let (done, wait) = channel();
         let jobs = self.jobs.as_ref().ok_or(LedgerError::Closed)?;
-        jobs.send(Job::Keep(snapshot, done)).map_err(|_| LedgerError::Closed)?;
+        jobs.send(job(done)).map_err(|_| LedgerError::Closed)?;
         wait.recv().unwrap_or(Err(LedgerError::Closed))
     }
 
     pub(crate) fn head(&self) -> Head {
-        *self.head.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn listen(&self, listener: Listener) {
+        let mut listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut listeners).push(Arc::new(listener));
     }
 }
 
@@ -104,91 +152,165 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
+            // The last one to let go may be somebody whom the writer is just telling of a commit.
+            // The writer then ends after that, and cannot be waited for.
+            if thread.thread().id() == std::thread::current().id() {
+                return;
+            }
             let _ = thread.join();
         }
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LedgerError> {
+/// The writer's connection.
+fn prepared(file: &Path, sync: Sync) -> Result<Connection, LedgerError> {
+    let connection = schema::open(file)?;
+    let synchronous = match sync {
+        // In write-ahead mode a commit is in the hands of the system without waiting for the disk.
+        Sync::Process => "normal",
+        Sync::Full => "full",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    // Nobody else writes; whoever does all the same is waited for briefly, and then it is a failure.
+    connection.busy_timeout(PATIENCE)?;
+    // Checkpoints are another thread's work, so that no decision waits for one.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // What is forgotten is overwritten, not only taken out of the index.
+    connection.pragma_update(None, "secure_delete", true)?;
+    Ok(connection)
+}
+
+pub(crate) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, LedgerError> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)
         .map_err(|error| LedgerError::Database(format!("cannot start a thread: {error}")))
 }
 
-/// Moves the write-ahead log into the database from time to time, without stopping the writer.
-fn checkpoints(file: &Path, stopped: &Receiver<()>) {
-    // Without a connection of its own the log grows, and the last connection to close empties it.
-    let Ok(connection) = Connection::open(file) else { return };
-    while stopped.recv_timeout(CHECKPOINT_EVERY) == Err(RecvTimeoutError::Timeout) {
-        // Whatever it cannot do now it does the next time.
-        let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-    }
+/// Calls somebody else's code. If it panics, that is its own end and not the writer's.
+fn tell(f: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(f));
 }
 
 struct Writing {
     connection: Connection,
-    head: Arc<Mutex<Head>>,
+    shared: Arc<Shared>,
     queue: Receiver<Job>,
 }
 
 impl Writing {
     fn run(mut self) {
         while let Ok(first) = self.queue.recv() {
-            let mut batch = Vec::new();
-            let mut count = 0;
+            let mut group = Vec::new();
+            let (mut count, mut bytes) = (0_usize, 0_usize);
             let mut next = Some(first);
             while let Some(job) = next.take() {
-                match job {
-                    Job::Append(events, then) => {
-                        count += events.len();
-                        batch.push((events, then));
-                    }
-                    Job::Keep(snapshot, done) => {
-                        let _ = done.send(snapshot.store(&self.connection));
-                    }
+                if let Some((batch, then)) = self.take(job) {
+                    // A batch without events is work too.
+                    count += batch.events.len().max(1);
+                    bytes = bytes.saturating_add(batch.bytes());
+                    group.push((batch, then));
                 }
-                if count < MOST_TOGETHER {
+                if count < MOST_TOGETHER && bytes < MOST_BYTES_TOGETHER {
                     next = self.queue.try_recv().ok();
                 }
             }
-            if !batch.is_empty() {
-                self.commit(batch);
+            if !group.is_empty() {
+                self.commit(group);
             }
         }
     }
 
-    /// Stores a batch as one transaction, and tells everyone who waits for a part of it.
-    fn commit(&mut self, batch: Vec<(Vec<NewEvent>, Then)>) {
-        let before = *self.head.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Does a job at once, unless it is a batch that can be committed together with others.
+    fn take(&mut self, job: Job) -> Option<(Batch, Then)> {
+        match job {
+            Job::Append(batch, then) => match batch.check() {
+                Ok(()) => return Some((batch, then)),
+                Err(error) => tell(|| then(Err(error))),
+            },
+            Job::Keep(snapshot, done) => {
+                let _ = done.send(snapshot.store(&self.connection));
+            }
+            Job::Forget(now_ms, done) => {
+                let gone = beside::forget_some(&self.connection, now_ms);
+                if !matches!(gone, Ok(0)) {
+                    self.shared.untidy.store(true, Ordering::Release);
+                }
+                let _ = done.send(gone);
+            }
+            Job::Tidy => {
+                if checkpoints::empty(&self.connection, PATIENCE) {
+                    self.shared.untidy.store(false, Ordering::Release);
+                }
+            }
+        }
+        None
+    }
+
+    /// Stores a group as one transaction, and tells everyone who waits for a part of it.
+    fn commit(&mut self, group: Vec<(Batch, Then)>) {
+        let before = self.head();
         let mut at = before;
-        let mut waiting = Vec::with_capacity(batch.len());
-        let mut chained = Vec::new();
-        for (events, then) in batch {
-            let mut appended = Vec::with_capacity(events.len());
-            for event in events {
+        let mut waiting = Vec::with_capacity(group.len());
+        let (mut chained, mut beside) = (Vec::new(), Vec::new());
+        for (batch, then) in group {
+            let mut appended = Vec::with_capacity(batch.events.len());
+            for event in batch.events {
                 let stored = event.chained(at);
                 at = stored.head();
                 appended.push(Appended { seq: at.seq, hash: at.hash });
                 chained.push(stored);
             }
+            beside.extend(batch.beside);
             waiting.push((appended, then));
         }
-        match self.store(&chained) {
+        match self.store(&chained, &beside).or_else(|error| self.settle(before, at, error)) {
             Ok(()) => {
-                *self.head.lock().unwrap_or_else(PoisonError::into_inner) = at;
-                waiting.into_iter().for_each(|(appended, then)| then(Ok(appended)));
+                self.move_head(at);
+                if beside.iter().any(|change| matches!(change, Beside::Delete { .. })) {
+                    self.shared.untidy.store(true, Ordering::Release);
+                }
+                waiting.into_iter().for_each(|(appended, then)| tell(|| then(Ok(appended))));
+                let listeners = Arc::clone(
+                    &self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner),
+                );
+                listeners.iter().for_each(|listener| tell(|| listener(at)));
             }
             Err(error) => {
-                // What is really stored decides where the chain goes on.
-                let stored = reader::head(&self.connection).unwrap_or(before);
-                *self.head.lock().unwrap_or_else(PoisonError::into_inner) = stored;
-                waiting.into_iter().for_each(|(_, then)| then(Err(error.clone())));
+                waiting.into_iter().for_each(|(_, then)| tell(|| then(Err(error.clone()))));
             }
         }
     }
 
-    fn store(&mut self, events: &[StoredEvent]) -> Result<(), LedgerError> {
+    /// After a failure: what is really stored decides where the chain goes on, and whether it was one.
+    fn settle(&self, before: Head, at: Head, error: LedgerError) -> Result<(), LedgerError> {
+        // The log may hold pages of the failed commit behind its end. They are nothing to this process,
+        // but a start after a crash could take them for a commit; so they are to go.
+        self.shared.untidy.store(true, Ordering::Release);
+        match reader::head(&self.connection) {
+            // The database refused after it had stored them: the hash is theirs and nobody else's.
+            Ok(stored) if stored == at && at != before => Ok(()),
+            Ok(stored) => {
+                self.move_head(stored);
+                Err(error)
+            }
+            // If they are stored after all, the next commit finds their place taken and comes back here.
+            Err(_) => Err(error),
+        }
+    }
+
+    fn head(&self) -> Head {
+        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn move_head(&self, head: Head) {
+        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
+    }
+
+    fn store(&mut self, events: &[StoredEvent], beside: &[Beside]) -> Result<(), LedgerError> {
         let change = self.connection.transaction()?;
         {
             let mut insert = change.prepare_cached(
@@ -213,6 +335,9 @@ impl Writing {
                     event.prev_hash.as_bytes(),
                     event.hash.as_bytes(),
                 ])?;
+            }
+            for one in beside {
+                one.apply(&change)?;
             }
         }
         change.commit()?;

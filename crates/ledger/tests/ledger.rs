@@ -107,7 +107,7 @@ fn every_change_of_a_stored_event_shows() {
     ] {
         let folder = TempDir::new().unwrap();
         let ledger = open(&folder);
-        ledger.append((1..=5).map(event).collect()).unwrap();
+        ledger.append((1..=5).map(event).collect::<Vec<_>>()).unwrap();
         tamper(&folder, &format!("UPDATE events SET {column} = {value} WHERE seq = 3"));
         let verified = ledger.reader().unwrap().verify(None).unwrap();
         assert_eq!(verified.broken, Some(Broken::Changed { seq: 3 }), "{column}");
@@ -120,7 +120,7 @@ fn a_missing_a_moved_and_a_forged_event_show() {
     let broken = |sql: &str| {
         let folder = TempDir::new().unwrap();
         let ledger = open(&folder);
-        ledger.append((1..=5).map(event).collect()).unwrap();
+        ledger.append((1..=5).map(event).collect::<Vec<_>>()).unwrap();
         tamper(&folder, sql);
         ledger.reader().unwrap().verify(None).unwrap().broken
     };
@@ -146,7 +146,7 @@ fn a_missing_a_moved_and_a_forged_event_show() {
 fn a_ledger_that_was_cut_or_written_anew_shows_against_an_earlier_head() {
     let folder = TempDir::new().unwrap();
     let ledger = open(&folder);
-    ledger.append((1..=5).map(event).collect()).unwrap();
+    ledger.append((1..=5).map(event).collect::<Vec<_>>()).unwrap();
     let earlier = ledger.head();
     tamper(&folder, "DELETE FROM events WHERE seq > 3");
     let reader = ledger.reader().unwrap();
@@ -158,7 +158,7 @@ fn a_ledger_that_was_cut_or_written_anew_shows_against_an_earlier_head() {
 
     let other = TempDir::new().unwrap();
     let rewritten = open(&other);
-    rewritten.append((11..=16).map(event).collect()).unwrap();
+    rewritten.append((11..=16).map(event).collect::<Vec<_>>()).unwrap();
     let reader = rewritten.reader().unwrap();
     assert_eq!(reader.verify(Some(earlier)).unwrap().broken, Some(Broken::Rewritten { seq: 5 }));
 }
@@ -191,7 +191,7 @@ fn a_failed_commit_fails_everything_in_it_and_the_chain_goes_on() {
 fn the_tail_can_be_read_from_any_place() {
     let folder = TempDir::new().unwrap();
     let ledger = open(&folder);
-    ledger.append((1..=10).map(event).collect()).unwrap();
+    ledger.append((1..=10).map(event).collect::<Vec<_>>()).unwrap();
     let reader = ledger.reader().unwrap();
     let seqs =
         |after, limit| reader.tail(after, limit).unwrap().iter().map(|e| e.seq).collect::<Vec<_>>();

@@ -1,0 +1,66 @@
+//! Moving the write-ahead log into the database, so that it stays small and no decision waits for it.
+
+use std::{
+    path::Path,
+    sync::{
+        Weak,
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    time::Duration,
+};
+
+use rusqlite::Connection;
+
+use crate::{
+    schema,
+    writer::{Job, Shared},
+};
+
+/// How often the log is moved.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// From how many pages on the log must be begun anew (16 MiB). While events keep coming, a log that is
+/// moved beside the writer is never moved completely, and would grow for ever.
+const MOST_PAGES: i64 = 4096;
+
+/// Moves the log from time to time until `stopped`.
+pub(crate) fn run(file: &Path, stopped: &Receiver<()>, shared: &Shared, jobs: &Weak<Sender<Job>>) {
+    let mut connection = None;
+    while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        if connection.is_none() {
+            connection = schema::read_write(file).ok();
+        }
+        // Whatever it cannot do now it does the next time, with a new connection.
+        let Some(pages) = connection.as_ref().and_then(passive) else {
+            connection = None;
+            continue;
+        };
+        let long = pages > MOST_PAGES;
+        if long || shared.untidy.load(Ordering::Acquire) {
+            if long {
+                // What came in meanwhile is moved too, so that the writer has little left to do.
+                connection.as_ref().and_then(passive);
+            }
+            if let Some(jobs) = jobs.upgrade() {
+                let _ = jobs.send(Job::Tidy);
+            }
+        }
+    }
+}
+
+/// Moves what can be moved without stopping anybody, and gives how many pages the log has.
+fn passive(connection: &Connection) -> Option<i64> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).ok()
+}
+
+/// Empties the log, if nobody is reading from it at this moment. The writer alone may do this: everybody
+/// else would have to lock it out.
+pub(crate) fn empty(connection: &Connection, patience: Duration) -> bool {
+    let emptied = connection.busy_timeout(Duration::ZERO).is_ok()
+        && connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+            .is_ok_and(|busy| busy == 0);
+    let _ = connection.busy_timeout(patience);
+    emptied
+}

@@ -1,0 +1,249 @@
+//! Queries over the events: which of a kind, of a tool, of a time, and the list of calls.
+//!
+//! They are answered from a file of their own, `queries.db`, which a thread ([`projection`]) fills from
+//! the ledger in transactions of its own ([`index`]). So the ledger's writer never waits for a query or
+//! for an index. The file is a cache: it says how far it has come, and it is made anew from the ledger
+//! when it is missing, damaged, of another format, or of another ledger.
+
+mod index;
+mod projection;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rusqlite::Connection;
+use serde::Serialize;
+
+pub(crate) use projection::Projection;
+
+use crate::{chain::StoredEvent, error::LedgerError, reader::Reader, schema};
+
+/// How many pairs of connections are kept open for the next query.
+const MOST_IDLE: usize = 4;
+
+/// How many rows a query gives that does not say it.
+const DEFAULT_LIMIT: u64 = 100;
+
+/// Which events are wanted. What is `None` does not restrict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Of this kind.
+    pub kind: Option<String>,
+    /// About this tool.
+    pub tool: Option<String>,
+    /// At this time or later, in milliseconds since 1970.
+    pub from_ms: Option<i64>,
+    /// Before this time.
+    pub to_ms: Option<i64>,
+    /// Behind this event.
+    pub after: Option<u64>,
+    /// Before this event.
+    pub before: Option<u64>,
+    /// In falling order of their places, instead of rising.
+    pub newest_first: bool,
+    /// At most so many.
+    pub limit: u64,
+}
+
+impl Default for EventQuery {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            tool: None,
+            from_ms: None,
+            to_ms: None,
+            after: None,
+            before: None,
+            newest_first: false,
+            limit: DEFAULT_LIMIT,
+        }
+    }
+}
+
+/// Which calls are wanted, newest first. What is `None` does not restrict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallQuery {
+    /// Of this tool.
+    pub tool: Option<String>,
+    /// Made with this key.
+    pub key_id: Option<String>,
+    /// With this outcome.
+    pub outcome: Option<String>,
+    /// Whose first event is before this one.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: u64,
+}
+
+impl Default for CallQuery {
+    fn default() -> Self {
+        Self { tool: None, key_id: None, outcome: None, before: None, limit: DEFAULT_LIMIT }
+    }
+}
+
+/// A call, as its events tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRow {
+    /// The call.
+    pub call_id: String,
+    /// The run that it belongs to.
+    pub run_id: Option<String>,
+    /// The tool.
+    pub tool: Option<String>,
+    /// The key that it was made with.
+    pub key_id: Option<String>,
+    /// The session that it was made in.
+    pub session: Option<String>,
+    /// Its first event.
+    pub seq: u64,
+    /// The event that ended it.
+    pub ended_seq: Option<u64>,
+    /// When its first event happened, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// When it ended.
+    pub ended_ms: Option<i64>,
+    /// `running`, `completed`, `failed`, `denied` (it never started) or `unknown` (nobody can say whether
+    /// it took effect).
+    pub outcome: String,
+    /// The code of its error.
+    pub code: Option<String>,
+    /// How long the tool worked.
+    pub duration_ms: Option<i64>,
+}
+
+/// The way to ask. Clones share it. It may outlive the ledger, and then answers as of its end.
+#[derive(Clone)]
+pub struct Queries {
+    shared: Arc<Shared>,
+}
+
+impl Queries {
+    /// The last event that queries know of.
+    pub fn caught_up_to(&self) -> u64 {
+        self.shared.state().projected
+    }
+
+    /// Waits until queries know of this event. False when they do not in time, or never will because
+    /// the ledger is closed.
+    pub fn wait_for(&self, seq: u64, timeout: Duration) -> bool {
+        let waiting = |state: &mut State| state.projected < seq && !state.stop;
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.state(), timeout, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.projected >= seq
+    }
+
+    /// The events that are wanted, as they are stored.
+    pub fn events(&self, wanted: &EventQuery) -> Result<Vec<StoredEvent>, LedgerError> {
+        self.ask(
+            |index| index::events(index, wanted),
+            |ledger, places| {
+                let found = places.into_iter().filter_map(|seq| ledger.at(seq).transpose());
+                found.collect()
+            },
+        )
+    }
+
+    /// The calls that are wanted, newest first.
+    pub fn calls(&self, wanted: &CallQuery) -> Result<Vec<CallRow>, LedgerError> {
+        self.ask(|index| index::calls(index, wanted), |_, calls| Ok(calls))
+    }
+
+    /// The call with this id.
+    pub fn call(&self, call_id: &str) -> Result<Option<CallRow>, LedgerError> {
+        self.ask(|index| index::call(index, call_id), |_, call| Ok(call))
+    }
+
+    /// Asks the index, and then the ledger for what the index found there.
+    fn ask<F, T>(
+        &self,
+        find: impl FnOnce(&Connection) -> rusqlite::Result<F>,
+        read: impl FnOnce(&Reader, F) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let idle = self.shared.idle_connections();
+        let generation = match &idle {
+            Some(connections) => connections.generation,
+            None => self.shared.state().generation,
+        };
+        let doubted = |error: rusqlite::Error| {
+            let doubtful = projection::spoilt(&error) || !self.shared.file.exists();
+            // A file that was made anew meanwhile is not the one that failed.
+            self.shared.change(|state| {
+                state.rebuild |= doubtful && state.generation == generation;
+            });
+            LedgerError::from(error)
+        };
+        let connections = match idle {
+            Some(connections) => connections,
+            None => Connections {
+                generation,
+                index: schema::read_only(&self.shared.file).map_err(doubted)?,
+                ledger: Reader::open(&self.shared.ledger)?,
+            },
+        };
+        let found = find(&connections.index).map_err(doubted)?;
+        let read = read(&connections.ledger, found)?;
+        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST_IDLE {
+            idle.push(connections);
+        }
+        Ok(read)
+    }
+}
+
+/// What the thread and those who ask have in common.
+struct Shared {
+    /// The ledger's database.
+    ledger: PathBuf,
+    /// The file that is asked.
+    file: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+    idle: Mutex<Vec<Connections>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last event that is in the file.
+    projected: u64,
+    /// Something was committed since the thread last looked.
+    woken: bool,
+    /// The file is not to be trusted.
+    rebuild: bool,
+    /// The ledger is closing.
+    stop: bool,
+    /// Which file it is: one more with each that was made anew.
+    generation: u64,
+}
+
+/// The connections of one query.
+struct Connections {
+    generation: u64,
+    index: Connection,
+    ledger: Reader,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, f: impl FnOnce(&mut State)) {
+        f(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    /// Connections of an earlier query, unless the file was made anew since.
+    fn idle_connections(&self) -> Option<Connections> {
+        let generation = self.state().generation;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|connections| connections.generation == generation);
+        idle.pop()
+    }
+}

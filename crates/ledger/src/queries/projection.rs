@@ -1,0 +1,279 @@
+//! The thread that follows the ledger into the file that queries are answered from.
+
+use std::{
+    fs, io,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::{
+    Queries, Shared, State,
+    index::{self, Noted, Progress},
+};
+use crate::{
+    chain::EventHash,
+    error::LedgerError,
+    folder::Folder,
+    reader::{Reader, bounded, place},
+    writer::{Listener, spawn},
+};
+
+/// Most events in one transaction, and about the most bytes of them.
+const TURN: (usize, usize) = (1000, 4 * 1024 * 1024);
+
+/// How long it waits before it tries again what went wrong.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The thread, and what it has in common with those who ask.
+pub(crate) struct Projection {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Projection {
+    /// Starts to follow. A file that cannot be opened is no error here: it is tried again.
+    pub(crate) fn start(folder: &Arc<Folder>) -> Result<Self, LedgerError> {
+        let shared = Arc::new(Shared {
+            ledger: folder.database(),
+            file: folder.queries(),
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+            idle: Mutex::default(),
+        });
+        let opened = Following::open(&shared).ok();
+        // The folder stays taken until the thread has closed what it has open in it.
+        let (following, taken) = (Arc::clone(&shared), Arc::clone(folder));
+        let thread = spawn("ledger-queries", move || {
+            follow(&following, opened);
+            drop(taken);
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    pub(crate) fn queries(&self) -> Queries {
+        Queries { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Says that something was committed.
+    pub(crate) fn wake(&self) {
+        self.shared.change(|state| state.woken = true);
+    }
+
+    /// Says so after every commit.
+    pub(crate) fn listener(&self) -> Listener {
+        let shared = Arc::clone(&self.shared);
+        Box::new(move |_| {
+            // While it is busy it looks again by itself, and need not be told twice.
+            let mut state = shared.state();
+            if !std::mem::replace(&mut state.woken, true) {
+                drop(state);
+                shared.changed.notify_all();
+            }
+        })
+    }
+}
+
+impl Drop for Projection {
+    fn drop(&mut self) {
+        self.shared.change(|state| state.stop = true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why it cannot go on.
+enum Trouble {
+    /// The file is not to be trusted any more.
+    Spoilt,
+    /// Something that can pass: a full disk, a ledger that cannot be read.
+    Passing,
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        if spoilt(&error) { Self::Spoilt } else { Self::Passing }
+    }
+}
+
+impl From<LedgerError> for Trouble {
+    fn from(_: LedgerError) -> Self {
+        Self::Passing
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(_: io::Error) -> Self {
+        Self::Passing
+    }
+}
+
+/// Whether such an error of the file can only be mended by making it anew. What the machine lacks at this
+/// moment is no fault of the file.
+pub(super) fn spoilt(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, FileLockingProtocolFailed,
+        OperationInterrupted, OutOfMemory, PermissionDenied, ReadOnly, SystemIoFailure,
+    };
+    !matches!(
+        error.sqlite_error_code(),
+        Some(
+            CannotOpen
+                | DatabaseBusy
+                | DatabaseLocked
+                | DiskFull
+                | FileLockingProtocolFailed
+                | OperationInterrupted
+                | OutOfMemory
+                | PermissionDenied
+                | ReadOnly
+                | SystemIoFailure
+        )
+    )
+}
+
+/// Follows until the ledger is closed, whatever goes wrong.
+fn follow(shared: &Shared, mut opened: Option<Following>) {
+    while !shared.state().stop {
+        let ended = match opened.take() {
+            Some(mut following) => following.run(shared),
+            None => match Following::open(shared) {
+                Ok(following) => {
+                    opened = Some(following);
+                    continue;
+                }
+                Err(trouble) => Err(trouble),
+            },
+        };
+        let Err(trouble) = ended else { continue };
+        if matches!(trouble, Trouble::Spoilt) {
+            shared.change(|state| state.rebuild = true);
+        }
+        let waiting = |state: &mut State| !state.stop;
+        let _ = shared
+            .changed
+            .wait_timeout_while(shared.state(), RETRY, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Both ends of the way, and how far it has gone.
+struct Following {
+    ledger: Reader,
+    index: Connection,
+    at: u64,
+}
+
+impl Following {
+    /// Opens the file, or makes it anew where it cannot be gone on with.
+    fn open(shared: &Shared) -> Result<Self, Trouble> {
+        let ledger = Reader::open(&shared.ledger)?;
+        if !shared.state().rebuild && shared.file.exists() {
+            match index::open(&shared.file) {
+                Ok(Some((index, progress))) if of_this_ledger(&ledger, &progress)? => {
+                    shared.change(|state| state.projected = progress.seq);
+                    return Ok(Self { ledger, index, at: progress.seq });
+                }
+                Err(error) if !spoilt(&error) => return Err(Trouble::Passing),
+                _ => {}
+            }
+        }
+        remove(&shared.file)?;
+        let index = index::create(&shared.file)?;
+        shared.change(|state| {
+            state.projected = 0;
+            state.generation += 1;
+            state.rebuild = false;
+        });
+        Ok(Self { ledger, index, at: 0 })
+    }
+
+    /// Goes on until the ledger is closed or the file is to be made anew.
+    fn run(&mut self, shared: &Shared) -> Result<(), Trouble> {
+        loop {
+            // Before it reads, so that what is committed meanwhile wakes it again.
+            shared.state().woken = false;
+            while self.step(shared)? {}
+            let waiting = |state: &mut State| !state.woken && !state.stop && !state.rebuild;
+            let state = shared
+                .changed
+                .wait_while(shared.state(), waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.stop || state.rebuild {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes over what comes next. False when there is nothing, or it is to end.
+    fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
+        let events = noted(&self.ledger, self.at)?;
+        let Some(last) = events.last() else { return Ok(false) };
+        index::add(&mut self.index, &events)?;
+        self.at = last.seq;
+        shared.change(|state| state.projected = last.seq);
+        let state = shared.state();
+        Ok(!state.stop && !state.rebuild)
+    }
+}
+
+/// Whether what is in the file comes from this ledger: the last event in it is there, with its hash. The
+/// ledger may have been replaced by a shorter one, or by another one.
+fn of_this_ledger(ledger: &Reader, progress: &Progress) -> Result<bool, LedgerError> {
+    if progress.seq == 0 {
+        return Ok(progress.hash == EventHash::GENESIS.as_bytes());
+    }
+    let found = ledger.connection().query_row(
+        "SELECT count(*) FROM events WHERE seq = ?1 AND hash = ?2",
+        rusqlite::params![bounded(progress.seq), progress.hash],
+        |row| row.get::<_, u32>(0),
+    )?;
+    Ok(found == 1)
+}
+
+/// The events behind `after`. Whatever stands there is taken: a ledger that was tampered with is for its
+/// verification to tell, and no reason to stop here.
+fn noted(ledger: &Reader, after: u64) -> Result<Vec<Noted>, LedgerError> {
+    let mut statement = ledger.connection().prepare_cached(
+        "SELECT seq, ts, kind, tool, hash,
+                iif(kind IN ('call_started', 'call_completed', 'call_failed'), payload, NULL)
+         FROM events WHERE seq > ?1 ORDER BY seq",
+    )?;
+    let mut rows = statement.query([bounded(after)])?;
+    let (mut read, mut bytes) = (Vec::new(), 0);
+    while read.len() < TURN.0
+        && bytes < TURN.1
+        && let Some(row) = rows.next()?
+    {
+        let payload = row.get_ref(5)?.as_str_or_null().ok().flatten().map(str::to_owned);
+        bytes += payload.as_ref().map_or(0, String::len);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        read.push(Noted {
+            seq: place(row.get(0)?),
+            ts_ms: row.get(1)?,
+            kind: row.get_ref(2)?.as_bytes().map(text).unwrap_or_default(),
+            tool: row.get_ref(3)?.as_bytes_or_null().ok().flatten().map(text),
+            hash: row.get_ref(4)?.as_bytes().map(<[u8]>::to_vec).unwrap_or_default(),
+            payload,
+        });
+    }
+    Ok(read)
+}
+
+/// Removes the file and what the database keeps beside it. The log goes first: with a new file it would
+/// be taken for that one's.
+fn remove(file: &Path) -> io::Result<()> {
+    for suffix in ["-wal", "-shm", ""] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -113,8 +113,10 @@ fn examine(connection: &Connection, file: &Path) -> Result<Option<u32>, LedgerEr
         connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map_err(|error| {
             match error.sqlite_error_code() {
                 Some(NotADatabase) => not_ours(&error.to_string()),
-                // The log beside the database cannot be opened or made.
-                Some(CannotOpen | ReadOnly) => LedgerError::unusable(file, error),
+                Some(CannotOpen | ReadOnly) => {
+                    let problem = "the database needs files beside it that cannot be made";
+                    LedgerError::unusable(file, format!("{problem} ({error})"))
+                }
                 _ => error.into(),
             }
         })

@@ -172,7 +172,6 @@ fn a_folder_that_cannot_be_written_is_refused_with_its_name() {
         let refused = |error: LedgerError| {
             assert!(matches!(error, LedgerError::Folder { .. }), "{error:?}");
             assert!(error.to_string().contains(disk.path().to_str().unwrap()), "{error}");
-            println!("{error}");
         };
         refused(Ledger::open(disk.path(), Sync::Process).err().unwrap());
         refused(Ledger::open(&disk.path().join("new"), Sync::Process).err().unwrap());

@@ -54,13 +54,15 @@ fn passive(connection: &Connection) -> Option<i64> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).ok()
 }
 
-/// Empties the log, if nobody is reading from it at this moment. The writer alone may do this: everybody
-/// else would have to lock it out.
-pub(crate) fn empty(connection: &Connection, patience: Duration) -> bool {
-    let emptied = connection.busy_timeout(Duration::ZERO).is_ok()
+/// Moves what is left and begins the log anew, if nobody is reading from it at this moment. With `wipe`
+/// what was in it goes from the disk too; without, the file is written over, which is faster. The writer
+/// alone may do this: everybody else would have to lock it out.
+pub(crate) fn restart(connection: &Connection, wipe: bool, patience: Duration) -> bool {
+    let how = if wipe { "TRUNCATE" } else { "RESTART" };
+    let restarted = connection.busy_timeout(Duration::ZERO).is_ok()
         && connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+            .query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, i64>(0))
             .is_ok_and(|busy| busy == 0);
     let _ = connection.busy_timeout(patience);
-    emptied
+    restarted
 }

@@ -1,13 +1,13 @@
 //! The ledger: append-only events in SQLite, chained by hashes over the bytes as they are stored.
 //!
-//! One thread writes, and commits what came in together as one transaction ([`writer`]). Readers have
-//! connections of their own ([`reader`]) and never stop it. An event that was acknowledged is on disk
+//! One thread writes, and commits what came in together as one transaction (`writer`). Readers have
+//! connections of their own (`reader`) and never stop it. An event that was acknowledged is on disk
 //! for the process's death; with [`Sync::Full`] also for the machine's. When a commit fails, everything
 //! that was in it fails, and the chain goes on from the last event that is really stored.
 //!
 //! Beside the chain things can be kept that change in the same commit as the events that tell of it
-//! ([`beside`]). Queries are answered from a file of their own, which follows the ledger and can be made
-//! again from it at any time ([`queries`]).
+//! (`beside`). Queries are answered from a file of their own, which follows the ledger and can be made
+//! again from it at any time (`queries`).
 //!
 //! What an event means is not known here, except for the list of calls among the queries. Deciding,
 //! folding and redacting happen before an event is written.

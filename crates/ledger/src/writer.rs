@@ -34,6 +34,9 @@ const MOST_BYTES_TOGETHER: usize = 4 * 1024 * 1024;
 /// How long a commit waits for a lock that should not be there.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// How large a log stays that is not in use, in bytes.
+const LARGEST_LOG: i64 = 64 * 1024 * 1024;
+
 /// An event that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
@@ -57,7 +60,7 @@ pub(crate) enum Job {
     Keep(Snapshot, Sender<Result<(), LedgerError>>),
     /// Forget some of what is over by this time.
     Forget(i64, Sender<Result<u64, LedgerError>>),
-    /// Empty the log.
+    /// Begin the log anew.
     Tidy,
 }
 
@@ -175,6 +178,8 @@ fn prepared(file: &Path, sync: Sync) -> Result<Connection, LedgerError> {
     connection.busy_timeout(PATIENCE)?;
     // Checkpoints are another thread's work, so that no decision waits for one.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // A log that has grown under load gives the disk back when it is begun anew.
+    connection.pragma_update(None, "journal_size_limit", LARGEST_LOG)?;
     // What is forgotten is overwritten, not only taken out of the index.
     connection.pragma_update(None, "secure_delete", true)?;
     Ok(connection)
@@ -242,7 +247,8 @@ impl Writing {
                 let _ = done.send(gone);
             }
             Job::Tidy => {
-                if checkpoints::empty(&self.connection, PATIENCE) {
+                let wipe = self.shared.untidy.load(Ordering::Acquire);
+                if checkpoints::restart(&self.connection, wipe, PATIENCE) {
                     self.shared.untidy.store(false, Ordering::Release);
                 }
             }

@@ -1,6 +1,7 @@
 //! Disks that are full or cannot be written, made by mounting small ones.
 
-#![cfg(all(test, target_os = "linux"))]
+#![cfg(test)]
+#![cfg(target_os = "linux")]
 
 mod common;
 

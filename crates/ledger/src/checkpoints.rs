@@ -1,6 +1,7 @@
 //! Moving the write-ahead log into the database, so that it stays small and no decision waits for it.
 
 use std::{
+    fs::OpenOptions,
     path::Path,
     sync::{
         Weak,
@@ -10,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{
+    error::LedgerError,
     schema,
     writer::{Job, Shared},
 };
@@ -65,4 +67,41 @@ pub(crate) fn restart(connection: &Connection, wipe: bool, patience: Duration) -
             .is_ok_and(|busy| busy == 0);
     let _ = connection.busy_timeout(patience);
     restarted
+}
+
+/// Cuts the log behind its last commit. A commit can fail after it was written: when the disk does not
+/// confirm it, or has no room for the log's index. It then stands behind the end, where this process does
+/// not see it, but a start after a crash would, and what was refused would be stored after all.
+pub(crate) fn cut(connection: &mut Connection, log: &Path, patience: Duration) -> bool {
+    let done = connection.busy_timeout(Duration::ZERO).is_ok() && try_cut(connection, log).is_ok();
+    let _ = connection.busy_timeout(patience);
+    done
+}
+
+fn try_cut(connection: &mut Connection, log: &Path) -> Result<(), LedgerError> {
+    // The sizes of the log's head, and of what stands before each page in it.
+    let (head, before_page) = (32, 24);
+    let number = |connection: &Connection, pragma: &str, column: usize| {
+        connection.query_row(&format!("PRAGMA {pragma}"), [], |row| {
+            row.get::<_, u32>(column).map(u64::from)
+        })
+    };
+    let version = number(connection, "data_version", 0)?;
+    let pages = number(connection, "wal_checkpoint(NOOP)", 1)?;
+    // Nobody else is to write meanwhile, nor to have written since the pages were counted.
+    let locked = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if number(&locked, "data_version", 0)? != version {
+        return Err(LedgerError::Database("somebody else has written".to_owned()));
+    }
+    let page = number(&locked, "page_size", 0)?;
+    let end = match pages {
+        0 => 0,
+        pages => head + pages * (before_page + page),
+    };
+    let unusable = |error: std::io::Error| LedgerError::unusable(log, error);
+    let file = OpenOptions::new().write(true).open(log).map_err(unusable)?;
+    if file.metadata().map_err(unusable)?.len() > end {
+        file.set_len(end).and_then(|()| file.sync_data()).map_err(unusable)?;
+    }
+    Ok(locked.rollback()?)
 }

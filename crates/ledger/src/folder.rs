@@ -34,6 +34,11 @@ impl Folder {
         database(&self.path)
     }
 
+    /// The database's write-ahead log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join("tollgate.db-wal")
+    }
+
     /// The file that queries are answered from.
     pub(crate) fn queries(&self) -> PathBuf {
         self.path.join("queries.db")

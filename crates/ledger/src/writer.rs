@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -82,6 +82,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn start(folder: &Arc<Folder>, sync: Sync) -> Result<Self, LedgerError> {
         let file = folder.database();
+        let log = folder.log();
         let connection = prepared(&file, sync)?;
         let shared = Arc::new(Shared {
             head: Mutex::new(reader::head(&connection)?),
@@ -94,7 +95,7 @@ impl Writer {
         // The folder stays taken until both threads have closed what they have open in it.
         let (writing, taken) = (Arc::clone(&shared), Arc::clone(folder));
         let writer = spawn("ledger-writer", move || {
-            Writing { connection, shared: writing, queue }.run();
+            Writing { connection, log, shared: writing, queue }.run();
             drop((stop, taken));
         })?;
         let (moving, way, taken) = (Arc::clone(&shared), Arc::downgrade(&jobs), Arc::clone(folder));
@@ -202,6 +203,8 @@ fn tell(f: impl FnOnce()) {
 
 struct Writing {
     connection: Connection,
+    /// The write-ahead log.
+    log: PathBuf,
     shared: Arc<Shared>,
     queue: Receiver<Job>,
 }
@@ -273,7 +276,8 @@ impl Writing {
             beside.extend(batch.beside);
             waiting.push((appended, then));
         }
-        match self.store(&chained, &beside).or_else(|error| self.settle(before, at, error)) {
+        let stored = self.store(&chained, &beside);
+        match stored.or_else(|error| self.settle(before, at, error)) {
             Ok(()) => {
                 self.move_head(at);
                 if beside.iter().any(|change| matches!(change, Beside::Delete { .. })) {
@@ -292,10 +296,11 @@ impl Writing {
     }
 
     /// After a failure: what is really stored decides where the chain goes on, and whether it was one.
-    fn settle(&self, before: Head, at: Head, error: LedgerError) -> Result<(), LedgerError> {
-        // The log may hold pages of the failed commit behind its end. They are nothing to this process,
-        // but a start after a crash could take them for a commit; so they are to go.
-        self.shared.untidy.store(true, Ordering::Release);
+    fn settle(&mut self, before: Head, at: Head, error: LedgerError) -> Result<(), LedgerError> {
+        if !checkpoints::cut(&mut self.connection, &self.log, PATIENCE) {
+            // Then it goes when the log is begun anew.
+            self.shared.untidy.store(true, Ordering::Release);
+        }
         match reader::head(&self.connection) {
             // The database refused after it had stored them: the hash is theirs and nobody else's.
             Ok(stored) if stored == at && at != before => Ok(()),

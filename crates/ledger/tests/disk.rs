@@ -12,6 +12,7 @@ use std::{
 };
 
 use common::{open, told, verified};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_contract::event::Event;
@@ -213,4 +214,60 @@ fn a_disk_that_becomes_unwritable_refuses_and_the_chain_goes_on_when_it_is_back(
 
 fn one(number: u64) -> NewEvent {
     told(Event::CallCompleted, 0, "system.time", &json!({ "n": number }))
+}
+
+/// Copies what a crash would leave at this moment.
+fn crash_image(of: &Path) -> TempDir {
+    let image = TempDir::new().unwrap();
+    for name in ["tollgate.db", "tollgate.db-wal"] {
+        std::fs::copy(of.join(name), image.path().join(name)).unwrap();
+    }
+    image
+}
+
+/// The disk has room for a commit in the log, but not for the index of the log, which grows at this very
+/// page: the database has written the commit when it finds that out.
+#[test]
+fn a_commit_that_was_refused_after_it_was_written_does_not_come_back_after_a_crash() {
+    let name = "a_commit_that_was_refused_after_it_was_written_does_not_come_back_after_a_crash";
+    on_a_small_disk(name, |disk| {
+        assert!(mount(&["-o", "remount,size=40m"], disk.path()));
+        let ledger = open(disk.path());
+        let log = disk.path().join("tollgate.db-wal");
+        let pages = || std::fs::metadata(&log).unwrap().len().saturating_sub(32) / (4096 + 24);
+        ledger.append(vec![one(1)]).unwrap();
+        // Somebody who reads keeps the log from being begun anew.
+        let reading = Connection::open(disk.path().join("tollgate.db")).unwrap();
+        reading.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+        let text = "x".repeat(4096 * 30);
+        while pages() < 4056 {
+            let number = ledger.head().seq;
+            ledger
+                .append(match pages() {
+                    ..4000 => vec![told(Event::CallStarted, 0, "t", &json!({ "text": text }))],
+                    _ => vec![one(number)],
+                })
+                .unwrap();
+        }
+        assert!(pages() <= 4060, "{}", pages());
+        fill(disk.path(), 7);
+        while ledger.append(vec![one(2)]).is_ok() {}
+        let stored = ledger.head().seq;
+        assert_eq!(verified(&ledger.reader().unwrap()), stored);
+        let image = crash_image(disk.path());
+        assert_eq!(verified(&Reader::of_folder(image.path()).unwrap()), stored);
+        std::fs::remove_file(disk.path().join("filler")).unwrap();
+        ledger.append(vec![one(3)]).unwrap();
+        drop((reading, ledger));
+        assert_eq!(verified(&open(disk.path()).reader().unwrap()), stored + 1);
+    });
+}
+
+/// Fills the disk so that this many pages are left.
+fn fill(disk: &Path, pages: usize) {
+    use std::io::Write;
+    let mut filler = std::fs::File::create(disk.join("filler")).unwrap();
+    while filler.write_all(&[0; 4096]).is_ok() {}
+    let size = filler.metadata().unwrap().len();
+    filler.set_len(size / 4096 * 4096 - u64::try_from(pages * 4096).unwrap()).unwrap();
 }

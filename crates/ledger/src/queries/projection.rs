@@ -26,7 +26,7 @@ use crate::{
 const TURN: (usize, usize) = (1000, 4 * 1024 * 1024);
 
 /// How long it waits before it tries again what went wrong.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_millis(250);
 
 /// The thread, and what it has in common with those who ask.
 pub(crate) struct Projection {

@@ -74,6 +74,20 @@ pub(crate) fn sentence(record: &StepRecord) -> String {
             "no guardrail applies".to_owned()
         }
         Facts::TradeGuardrails { checked, .. } => format!("inside {}", list(checked)),
+        Facts::BudgetFeasible { urgency, max_urgency: Some(max), .. } if refused => {
+            format!("urgency {urgency} is above the key's highest, {max}")
+        }
+        Facts::BudgetFeasible { pools, .. } if refused => {
+            format!("there is no room in {}", list(pools))
+        }
+        Facts::BudgetFeasible { pools, .. } | Facts::BudgetHold { pools, .. }
+            if pools.is_empty() =>
+        {
+            "it draws on no pool".to_owned()
+        }
+        Facts::BudgetFeasible { pools, .. } => format!("there can be room in {}", list(pools)),
+        Facts::BudgetHold { pools, .. } if refused => format!("no room is left in {}", list(pools)),
+        Facts::BudgetHold { pools, .. } => format!("room is held in {}", list(pools)),
         Facts::Approval { matched } if matched.is_empty() => {
             "no layer asks for a person".to_owned()
         }

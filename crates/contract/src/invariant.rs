@@ -97,7 +97,8 @@ pub struct Violation {
 }
 
 impl Violation {
-    pub(crate) fn new(
+    /// States what is broken.
+    pub fn new(
         tool: impl fmt::Display,
         field: impl Into<String>,
         rule: Rule,

@@ -26,7 +26,7 @@ pub const RESERVED_NAMES: [&str; 8] = [
 
 /// Names of an older inventory, and the canonical name that took their place. They are for advice
 /// only: nothing resolves through this list.
-const LEGACY_NAMES: [(&str, &str); 2] =
+pub const LEGACY_NAMES: [(&str, &str); 2] =
     [("get_world_state", "world.read"), ("get_regime_history", "world.read")];
 
 /// The canonical name that took the place of a legacy one.

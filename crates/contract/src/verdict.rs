@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
     because,
-    call::{InvalidKey, KeyScope, Layer, Mode, Surface},
+    call::{InvalidKey, KeyScope, Layer, Mode, Surface, Urgency},
     canonical::InputHash,
     effect::{CostEffect, Risk, SideEffect, Status, words},
     error::{Error, ErrorCode},
@@ -223,8 +223,19 @@ pub enum Facts {
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    BudgetFeasible {
+        urgency: Urgency,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_urgency: Option<Urgency>,
+        pools: Vec<String>,
+    },
     Approval {
         matched: Vec<AskMatch>,
+    },
+    BudgetHold {
+        pools: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hold: Option<HoldId>,
     },
 }
 
@@ -244,7 +255,9 @@ impl Facts {
             Self::UserData { .. } => Step::UserData,
             Self::Input { .. } => Step::Input,
             Self::TradeGuardrails { .. } => Step::TradeGuardrails,
+            Self::BudgetFeasible { .. } => Step::BudgetFeasible,
             Self::Approval { .. } => Step::Approval,
+            Self::BudgetHold { .. } => Step::BudgetHold,
         }
     }
 }

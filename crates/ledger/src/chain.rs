@@ -63,6 +63,12 @@ pub struct Head {
 impl Head {
     /// A chain without events.
     pub const EMPTY: Self = Self { seq: 0, hash: EventHash::GENESIS };
+
+    /// A head from its number and the hex digits of its hash.
+    pub fn parse(seq: u64, hash: &str) -> Option<Self> {
+        let hash = tollgate_contract::InputHash::parse(hash)?;
+        Some(Self { seq, hash: EventHash(*hash.as_bytes()) })
+    }
 }
 
 /// Whom and what an event is about. Identities are named by their pseudonym.

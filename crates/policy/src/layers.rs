@@ -73,6 +73,14 @@ impl Layers {
         self.side_effect_ceilings().iter().all(|ceiling| ceiling.max >= SideEffect::LiveTrade)
     }
 
+    /// May whoever these layers are for see `tool`: does no layer deny it, and does every allow list cover it?
+    pub fn shows(&self, tool: &ContractTool) -> bool {
+        self.iter().all(|(_, policy)| {
+            let is_denied = policy.deny.iter().any(|entry| entry.refuses(tool));
+            !is_denied && policy.uncovered(tool).is_none_or(|missing| missing.is_empty())
+        })
+    }
+
     /// Is `tool` offered in tool lists: by default, or because a layer enables it by name?
     pub fn offers(&self, tool: &ContractTool) -> bool {
         tool.agent.default_enabled || self.iter().any(|(_, policy)| policy.enables_by_name(tool))

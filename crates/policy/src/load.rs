@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tollgate_contract::{
     json::{self, Position},
@@ -108,12 +108,26 @@ impl PolicySet {
             });
         }
         let set: Self = read(text, format)?;
-        match set
-            .policies
-            .keys()
-            .find(|name| name.as_str() == "anonymous" || Policy::built_in(name).is_some())
-        {
-            None => Ok(set),
+        set.check_names()?;
+        Ok(set)
+    }
+
+    /// Reads a TOML file that holds `server` and `policies` among other sections: `T` says which. What
+    /// holds policies is read as strictly as a file of policies alone.
+    pub fn parse_among<T: DeserializeOwned>(text: &str) -> Result<T, PolicyError> {
+        let table: toml::Table =
+            toml::from_str(text).map_err(|error| toml_error(text, "", &error))?;
+        let whole = require_json(&toml::Value::Table(table), "")?;
+        require_objects(&whole, "", Part::Whole)?;
+        read(text, Format::Toml)
+    }
+
+    /// Refuses names that mean something already.
+    pub fn check_names(&self) -> Result<(), PolicyError> {
+        let is_taken =
+            |name: &&String| name.as_str() == "anonymous" || Policy::built_in(name).is_some();
+        match self.policies.keys().find(is_taken) {
+            None => Ok(()),
             Some(taken) => Err(PolicyError {
                 field: format!("policies.{taken}"),
                 message: "is a built-in name; choose another".into(),
@@ -131,6 +145,16 @@ impl PolicySet {
     /// Every name that [`PolicySet::named`] knows.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.policies.keys().map(String::as_str).chain(Policy::BUILT_IN)
+    }
+}
+
+impl Policy {
+    /// Reads one policy, as strictly as from a file.
+    pub fn from_json(value: &Value) -> Result<Self, PolicyError> {
+        require_objects(value, "", Part::Policy)?;
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            shape_error(&error.path().to_string(), &error.inner().to_string(), None)
+        })
     }
 }
 

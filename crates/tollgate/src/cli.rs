@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_contract::{Mode, Surface};
 
+use crate::place::{DataArgs, GateArgs};
+
 /// One gate for everything an AI agent does to the outside world.
 #[derive(Debug, Parser)]
 #[command(
@@ -14,7 +16,7 @@ use tollgate_contract::{Mode, Surface};
     propagate_version = false,
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    after_help = "Example:\n  tollgate tools\n\nExit codes: 0 it worked, 1 it failed, 2 bad command line, 3 bad file or text, 4 denied,\n5 a person must answer, 6 not there. `tollgate describe --all` lists everything."
+    after_help = "Example:\n  tollgate serve\n  tollgate call system.time\n\nExit codes: 0 it worked, 1 it failed, 2 bad command line, 3 bad file or text, 4 denied,\n5 a person must answer, 6 not there, 7 the gate does not answer. `tollgate describe --all`\nlists everything."
 )]
 pub(crate) struct Cli {
     /// Write one JSON object instead of text for people.
@@ -28,6 +30,77 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the gate: listen, decide, record.
+    #[command(
+        after_help = "The first start makes the data folder and prints the admin key, once.\n\nExamples:\n  tollgate serve\n  tollgate serve --listen 127.0.0.1:0 --data /tmp/gate"
+    )]
+    Serve(ServeArgs),
+
+    /// Write a commented tollgate.toml.
+    #[command(after_help = "Example:\n  tollgate init")]
+    Init(InitArgs),
+
+    /// Make, list, rotate and withdraw API keys.
+    #[command(
+        subcommand_required = true,
+        arg_required_else_help = true,
+        after_help = "Example:\n  tollgate key create crawler --policy readonly"
+    )]
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+
+    /// Call a tool through the gate.
+    #[command(
+        after_help = "Examples:\n  tollgate call system.time\n  tollgate call manifest.get '{\"name\": \"system.time\"}'\n  tollgate call manifest.get @input.json --json"
+    )]
+    Call(CallArgs),
+
+    /// Run one tool as an agent: live with a key of its own, or from a trace.
+    #[command(
+        after_help = "Examples:\n  tollgate agent --tool system.time --stream-json --record-trace t.ndjson\n  tollgate agent --tool system.time --stream-json --replay-trace t.ndjson"
+    )]
+    Agent(AgentArgs),
+
+    /// Answer recorded calls from a trace, strictly and both ways.
+    #[command(
+        after_help = "Without --calls the trace is asked for its own calls, which shows that it can be replayed.\n\nExamples:\n  tollgate replay t.ndjson\n  tollgate replay t.ndjson --calls calls.ndjson"
+    )]
+    Replay(ReplayArgs),
+
+    /// Look at traces.
+    #[command(
+        subcommand_required = true,
+        arg_required_else_help = true,
+        after_help = "Example:\n  tollgate trace receipt t.ndjson"
+    )]
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
+
+    /// Look at the ledger, and check that nobody changed it.
+    #[command(
+        subcommand_required = true,
+        arg_required_else_help = true,
+        after_help = "Example:\n  tollgate ledger verify"
+    )]
+    Ledger {
+        #[command(subcommand)]
+        command: LedgerCommand,
+    },
+
+    /// Check this installation, and say what to do about what is wrong.
+    #[command(after_help = "Example:\n  tollgate doctor")]
+    Doctor(DoctorArgs),
+
+    /// Print the completions for a shell.
+    #[command(
+        after_help = "Example:\n  tollgate completions bash > ~/.local/share/bash-completion/completions/tollgate"
+    )]
+    Completions(CompletionsArgs),
+
     /// List the tools that can be called, or show one contract in full.
     #[command(
         after_help = "Examples:\n  tollgate tools\n  tollgate tools system.time\n  tollgate tools --json"
@@ -72,6 +145,17 @@ impl Command {
     /// The words that name the command in an envelope.
     pub(crate) fn name(&self) -> &'static str {
         match self {
+            Self::Serve(_) => "serve",
+            Self::Init(_) => "init",
+            Self::Key { command } => command.name(),
+            Self::Call(_) => "call",
+            Self::Agent(_) => "agent",
+            Self::Replay(_) => "replay",
+            Self::Trace { command: TraceCommand::Receipt(_) } => "trace receipt",
+            Self::Trace { command: TraceCommand::Diff(_) } => "trace diff",
+            Self::Ledger { command } => command.name(),
+            Self::Doctor(_) => "doctor",
+            Self::Completions(_) => "completions",
             Self::Tools(_) => "tools",
             Self::Explain(_) => "explain",
             Self::Describe(_) => "describe",
@@ -80,6 +164,393 @@ impl Command {
             Self::Redact(_) => "redact",
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen: HOST:PORT, or unix:PATH. Port 0 picks a free one [default: 127.0.0.1:8090].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    /// The configuration [default: tollgate.toml, if it is there].
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Make a new admin key in place of the old one, which no longer counts.
+    #[arg(long)]
+    pub(crate) new_admin_key: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The file to write.
+    #[arg(default_value = "tollgate.toml")]
+    pub(crate) file: PathBuf,
+}
+
+/// The commands of `key`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key. It is shown once.
+    #[command(
+        after_help = "Examples:\n  tollgate key create crawler\n  tollgate key create ci --scope call --scope ask --expires 30d --out ci.key"
+    )]
+    Create(KeyCreateArgs),
+    /// List the keys. None is ever shown.
+    #[command(after_help = "Example:\n  tollgate key list")]
+    List(KeyListArgs),
+    /// Give a key a new text.
+    #[command(after_help = "Example:\n  tollgate key rotate crawler --grace 1h")]
+    Rotate(KeyRotateArgs),
+    /// Withdraw a key, and every token that was made from it.
+    #[command(after_help = "Example:\n  tollgate key revoke crawler")]
+    Revoke(KeyRevokeArgs),
+    /// Make a short-lived token that narrows the key that asks, for a browser or a job.
+    #[command(after_help = "Example:\n  tollgate key token --scope read --expires 15m")]
+    Token(KeyTokenArgs),
+}
+
+impl KeyCommand {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "key create",
+            Self::List(_) => "key list",
+            Self::Rotate(_) => "key rotate",
+            Self::Revoke(_) => "key revoke",
+            Self::Token(_) => "key token",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyCreateArgs {
+    /// What to call it.
+    pub(crate) name: String,
+
+    /// What it is for: sets scopes and policy.
+    #[arg(long, value_enum, default_value = "agent")]
+    pub(crate) role: RoleArg,
+
+    /// What it may be used for, in place of the role's scopes: call, ask, read, approve, admin.
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+
+    /// The name of its policy: readonly, operator, or one of tollgate.toml.
+    #[arg(long, value_name = "NAME", conflicts_with = "policy_file")]
+    pub(crate) policy: Option<String>,
+
+    /// A file with its policy.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy_file: Option<PathBuf>,
+
+    /// The account that it belongs to.
+    #[arg(long, default_value = "local")]
+    pub(crate) owner: String,
+
+    /// An agent that its holder may say to be; any unless said.
+    #[arg(long = "agent", value_name = "ID")]
+    pub(crate) agents: Vec<String>,
+
+    /// An identity whose credentials it may use; any unless said.
+    #[arg(long = "identity", value_name = "ID")]
+    pub(crate) identities: Vec<String>,
+
+    /// The highest urgency that it may claim: background, normal, high.
+    #[arg(long, value_name = "URGENCY")]
+    pub(crate) max_urgency: Option<String>,
+
+    /// When it ends: 90s, 15m, 12h, 30d.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires: Option<String>,
+
+    /// Write the key to this new file, for its owner alone, instead of showing it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+/// A role on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum RoleArg {
+    /// Calls tools and asks the governor; changes nothing.
+    Agent,
+    /// Looks at pools, events and calls.
+    Reader,
+    /// Answers approvals.
+    Approver,
+    /// Everything, keys included.
+    Admin,
+}
+
+impl RoleArg {
+    /// The word on the wire.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Reader => "reader",
+            Self::Approver => "approver",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyListArgs {
+    /// Tokens as well.
+    #[arg(long)]
+    pub(crate) tokens: bool,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyRotateArgs {
+    /// The key, by its id or its name.
+    pub(crate) key: String,
+
+    /// For how long the old text still counts: 90s, 15m, 1h.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) grace: Option<String>,
+
+    /// Write the key to this file, for its owner alone, instead of showing it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyRevokeArgs {
+    /// The key, by its id or its name.
+    pub(crate) key: String,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyTokenArgs {
+    /// One of the key's scopes; all of them unless said.
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+
+    /// The name of a policy that narrows the key's.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Option<String>,
+
+    /// How long it lives: 90s, 15m, 12h.
+    #[arg(long, value_name = "TIME", default_value = "15m")]
+    pub(crate) expires: String,
+
+    /// Write the token to this file, for its owner alone, instead of showing it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// The canonical name of the tool.
+    pub(crate) tool: String,
+
+    /// The input as JSON, `@FILE`, or `-` for the standard input.
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub(crate) input: String,
+
+    /// Where it happens, such as repo:owner/name.
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+
+    /// How much it matters: background, normal, high.
+    #[arg(long)]
+    pub(crate) urgency: Option<String>,
+
+    /// The session that it belongs to.
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+
+    /// How long it may run: 500ms, 10s, 2m.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+
+    /// The same key with the same input runs once, and gives the same result again for 24 hours.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+
+    /// A file with a policy for this call alone. It can only narrow.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+
+    /// Show every step of the decision too.
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// The canonical name of the tool.
+    #[arg(long)]
+    pub(crate) tool: String,
+
+    /// The input as JSON, `@FILE`, or `-` for the standard input.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) input: String,
+
+    /// Write the events of the run as they happen, one JSON object a line.
+    #[arg(long)]
+    pub(crate) stream_json: bool,
+
+    /// Add what was called, and what came of it, to this trace.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay_trace")]
+    pub(crate) record_trace: Option<PathBuf>,
+
+    /// Answer from this trace. Nothing is called; no server and no key are needed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay_trace: Option<PathBuf>,
+
+    /// A file with a policy of the agent's own. It can only narrow.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay_trace")]
+    pub(crate) policy: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace.
+    pub(crate) trace: PathBuf,
+
+    /// The calls to answer: one {"tool", "input"} a line, or another trace.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calls: Option<PathBuf>,
+
+    /// Write the events of the runs, one JSON object a line.
+    #[arg(long)]
+    pub(crate) stream_json: bool,
+}
+
+/// The commands of `trace`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Sum a trace up.
+    #[command(after_help = "Example:\n  tollgate trace receipt t.ndjson")]
+    Receipt(TraceReceiptArgs),
+    /// Compare two traces: what was called, and what came of it.
+    #[command(
+        after_help = "Ends with 0 when they do not differ, and with 1 when they do.\n\nExample:\n  tollgate trace diff before.ndjson after.ndjson"
+    )]
+    Diff(TraceDiffArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceReceiptArgs {
+    /// The trace.
+    pub(crate) trace: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceDiffArgs {
+    /// The first trace.
+    pub(crate) first: PathBuf,
+    /// The second trace.
+    pub(crate) second: PathBuf,
+}
+
+/// The commands of `ledger`. They read the data folder, whether the gate runs or not.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Follow the whole chain. Any change or gap is found; truncation shows against an earlier head.
+    #[command(
+        after_help = "Ends with 0 when the chain holds, and with 1 when it does not.\n\nExamples:\n  tollgate ledger verify\n  tollgate ledger verify --head 42:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+    )]
+    Verify(LedgerVerifyArgs),
+    /// Print where the chain stands. Kept elsewhere, it shows a ledger that was cut or rewritten.
+    #[command(after_help = "Example:\n  tollgate ledger head")]
+    Head(LedgerHeadArgs),
+    /// Show the last events.
+    #[command(
+        after_help = "Examples:\n  tollgate ledger tail\n  tollgate ledger tail -n 100 --json"
+    )]
+    Tail(LedgerTailArgs),
+    /// Write every event, one JSON object a line.
+    #[command(after_help = "Example:\n  tollgate ledger export > ledger.ndjson")]
+    Export(LedgerExportArgs),
+}
+
+impl LedgerCommand {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Verify(_) => "ledger verify",
+            Self::Head(_) => "ledger head",
+            Self::Tail(_) => "ledger tail",
+            Self::Export(_) => "ledger export",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerVerifyArgs {
+    /// A head that was printed earlier, as SEQ:HASH.
+    #[arg(long, value_name = "SEQ:HASH")]
+    pub(crate) head: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerHeadArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerTailArgs {
+    /// How many.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    pub(crate) lines: u64,
+
+    /// Stay, and show what comes.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerExportArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The configuration [default: tollgate.toml, if it is there].
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]

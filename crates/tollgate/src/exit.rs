@@ -1,6 +1,7 @@
 //! How a command ends. Scripts rely on these numbers.
 
 use serde::Serialize;
+use tollgate_contract::ErrorCode;
 
 /// The exit codes, one meaning each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -20,11 +21,13 @@ pub(crate) enum Exit {
     Pending,
     /// What was asked for is not there.
     NotFound,
+    /// The gate does not answer, or cannot write its record.
+    Unavailable,
 }
 
 impl Exit {
     /// Every exit code.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Ok,
         Self::Failed,
         Self::Usage,
@@ -32,7 +35,40 @@ impl Exit {
         Self::Denied,
         Self::Pending,
         Self::NotFound,
+        Self::Unavailable,
     ];
+
+    /// How a command ends with this error.
+    pub(crate) fn of(code: ErrorCode) -> Self {
+        use ErrorCode as E;
+        match code {
+            E::InvalidRequest | E::InvalidInput | E::PayloadTooLarge => Self::BadInput,
+            E::UnknownTool | E::NotFound | E::ReplayMiss => Self::NotFound,
+            E::GateUnavailable | E::LedgerUnavailable => Self::Unavailable,
+            E::MissingApiKey
+            | E::InvalidApiKey
+            | E::ScopeMissing
+            | E::ToolNotActive
+            | E::ToolNotCallable
+            | E::ForbiddenRisk
+            | E::PermissionDenied
+            | E::PermissionNotGranted
+            | E::SideEffectExceeded
+            | E::CostEffectExceeded
+            | E::TradeGuardrail
+            | E::CapabilityMissing
+            | E::ApprovalDenied
+            | E::BudgetDenied
+            | E::Halted => Self::Denied,
+            E::Conflict
+            | E::OutcomeUnknown
+            | E::ToolFailed
+            | E::Timeout
+            | E::Cancelled
+            | E::SandboxUnavailable
+            | E::Internal => Self::Failed,
+        }
+    }
 
     /// The number.
     pub(crate) const fn code(self) -> u8 {
@@ -44,6 +80,7 @@ impl Exit {
             Self::Denied => 4,
             Self::Pending => 5,
             Self::NotFound => 6,
+            Self::Unavailable => 7,
         }
     }
 
@@ -57,6 +94,7 @@ impl Exit {
             Self::Denied => "the answer is no",
             Self::Pending => "a person must answer first",
             Self::NotFound => "what was asked for is not there",
+            Self::Unavailable => "the gate does not answer, or cannot write its record",
         }
     }
 }

@@ -2,10 +2,15 @@
 //! has a file of its own under [`commands`], [`output`] writes what it found.
 
 mod cli;
+mod client;
 mod commands;
+mod config;
 mod exit;
 mod output;
+mod part;
+mod place;
 mod source;
+mod sse;
 
 use std::process::ExitCode;
 

@@ -16,12 +16,13 @@ use miette::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate_contract::{
-    Error, ErrorCode, Violations,
-    error::{InvalidRequest, NotFound, PayloadTooLarge},
+    Error, Violations,
+    error::{ErrorObject, GateUnavailable, InvalidRequest, NotFound, PayloadTooLarge},
     json::{JsonError, Position},
     redact::redact_text,
     text::{Clean, nearest},
 };
+use tollgate_ledger::LedgerError;
 use tollgate_policy::PolicyError;
 
 use crate::exit::Exit;
@@ -63,7 +64,7 @@ impl Output {
     /// Writes a failure and says how the command ends.
     pub(crate) fn failure(&self, failure: &Failure) -> Exit {
         if self.json {
-            let error = failure.error.object(None);
+            let error = &failure.error;
             let envelope =
                 json!({"ok": false, "command": self.command, "error": error, "meta": meta()});
             write_out(format!("{envelope:#}\n").as_bytes());
@@ -79,7 +80,7 @@ fn meta() -> Value {
 }
 
 /// Writes to the standard output. A reader that went away is no error: `tollgate tools | head -1`.
-fn write_out(bytes: &[u8]) -> Exit {
+pub(crate) fn write_out(bytes: &[u8]) -> Exit {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Exit::Ok,
@@ -89,6 +90,11 @@ fn write_out(bytes: &[u8]) -> Exit {
             Exit::Failed
         }
     }
+}
+
+/// Says something beside the result, to people.
+pub(crate) fn note(line: &str) {
+    write_err(&format!("{line}\n"));
 }
 
 /// Writes to the standard error. If that fails there is nobody left to tell.
@@ -161,7 +167,7 @@ const LONGEST_SHOWN_LINE: usize = 200;
 /// it stands.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    error: Box<Error>,
+    error: Box<ErrorObject>,
     exit: Exit,
     help: Option<String>,
     place: Option<Box<Place>>,
@@ -176,17 +182,17 @@ struct Place {
 }
 
 impl Failure {
-    /// An error of the contract, with the exit code that belongs to it.
+    /// An error of the contract, with the exit code that belongs to it. At the command line the operator
+    /// and the caller are the same person, who is told all.
     pub(crate) fn new(error: impl Into<Error>) -> Self {
-        let error: Box<Error> = Box::new(error.into());
-        let exit = match error.code() {
-            ErrorCode::UnknownTool | ErrorCode::NotFound => Exit::NotFound,
-            ErrorCode::InvalidRequest | ErrorCode::InvalidInput | ErrorCode::PayloadTooLarge => {
-                Exit::BadInput
-            }
-            _ => Exit::Failed,
-        };
-        Self { error, exit, help: None, place: None, headline: None }
+        let error: Error = error.into();
+        Self { headline: Some(error.operator()), ..Self::of(error.object(None)) }
+    }
+
+    /// An error as a gate has told it.
+    pub(crate) fn of(error: ErrorObject) -> Self {
+        let exit = Exit::of(error.code);
+        Self { error: Box::new(error), exit, help: None, place: None, headline: None }
     }
 
     /// A file or text that cannot be used. Whatever of `problem` came from outside has been quoted.
@@ -246,6 +252,23 @@ impl Failure {
         failure.at(name, text, error.position(), "here")
     }
 
+    /// A gate that does not answer.
+    pub(crate) fn unreachable(address: &str, problem: &str) -> Self {
+        Self::new(GateUnavailable::new(address, problem))
+    }
+
+    /// A data folder that cannot be used.
+    pub(crate) fn ledger(error: &LedgerError) -> Self {
+        let failure = Self::new(Error::from(error.clone()));
+        Self { headline: Some(error.to_string()), ..failure }
+    }
+
+    /// Ends with another exit code.
+    pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
     /// Says what to do next.
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -282,7 +305,7 @@ impl Failure {
         let mut text = String::new();
         match handler.render_report(&mut text, self) {
             Ok(()) => text,
-            Err(_) => format!("error: {}\n", self.error),
+            Err(_) => format!("error: {self}\n"),
         }
     }
 }
@@ -301,7 +324,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.headline {
             Some(headline) => f.write_str(headline),
-            None => self.error.fmt(f),
+            None => f.write_str(&self.error.message),
         }
     }
 }
@@ -310,7 +333,7 @@ impl std::error::Error for Failure {}
 
 impl Diagnostic for Failure {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.error.code()))
+        Some(Box::new(self.error.code))
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {

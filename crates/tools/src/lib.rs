@@ -1,12 +1,38 @@
 //! The tools that come with Tollgate, each declared next to the function that does its work.
 //!
 //! A function here takes what it needs as arguments (the manifest, the time), so that it can be tested
-//! without a gate. Whoever runs it passes them in.
+//! without a gate. [`pack`] wires them up for one.
 
 pub mod manifest;
 pub mod system;
 
-use tollgate_contract::{Manifest, ToolDeclaration, Violations};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use tollgate_contract::{Error, Manifest, ToolDeclaration, Violations, error::Internal};
+use tollgate_gate::{Packs, ToolFailure};
+
+/// Adds the built-in tools, with what does their work.
+pub fn pack(packs: Packs) -> Result<Packs, Violations> {
+    Ok(packs
+        .add_reading(manifest::list_declaration()?, |input, context| {
+            written(&manifest::list(context.manifest(), &input))
+        })
+        .add_reading(manifest::get_declaration()?, |input, context| {
+            written(&manifest::get(context.manifest(), &input)?)
+        })
+        .add(system::time_declaration()?, async |_, context| {
+            let now = Timestamp::from_millisecond(context.now_ms()).map_err(|error| {
+                Error::from(Internal::new(format!("the clock is off: {error}")))
+            })?;
+            Ok(system::time(now))
+        }))
+}
+
+fn written(output: &impl Serialize) -> Result<Value, ToolFailure> {
+    serde_json::to_value(output)
+        .map_err(|error| Error::from(Internal::new(error.to_string())).into())
+}
 
 /// The manifest of the built-in tools.
 pub fn built_in() -> Result<Manifest, Violations> {

@@ -10,7 +10,8 @@ mod problems;
 
 use std::fmt;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use code::{ErrorCode, ErrorStatus};
@@ -19,14 +20,14 @@ pub use problems::*;
 use crate::{id::RequestId, reason::Reason};
 
 /// The body of an error on the wire: `{"error": {…}}`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorObject,
 }
 
 /// An error on the wire.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorObject {
     /// The code.
@@ -36,7 +37,8 @@ pub struct ErrorObject {
     /// What a program needs to act on it.
     pub details: Value,
     /// The request that it answers, where there was one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub request_id: Option<RequestId>,
 }
 

@@ -1,15 +1,26 @@
 //! The commands, one file each.
 
+mod agent;
+mod call;
+mod completions;
 mod describe;
+mod doctor;
 mod explain;
 mod hash;
+mod init;
+mod key;
+mod ledger;
 mod policy;
 mod redact;
+mod replay;
+mod serve;
 mod tools;
+mod trace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tollgate_contract::Manifest;
+use serde_json::Value;
+use tollgate_contract::{Manifest, Quoted, json};
 
 use crate::{
     cli::{Command, PolicyCommand},
@@ -21,6 +32,16 @@ use crate::{
 /// Runs one command.
 pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
     match command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Init(args) => init::run(&args, output),
+        Command::Key { command } => key::run(command, output),
+        Command::Call(args) => call::run(args, output),
+        Command::Agent(args) => agent::run(&args, output),
+        Command::Replay(args) => replay::run(&args, output),
+        Command::Trace { command } => trace::run(&command, output),
+        Command::Ledger { command } => ledger::run(&command, output),
+        Command::Doctor(args) => doctor::run(&args, output),
+        Command::Completions(args) => Ok(completions::run(&args, output)),
         Command::Tools(args) => tools::run(&args, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Describe(args) => describe::run(&args, output),
@@ -28,6 +49,54 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Hash(args) => hash::run(&args, output),
         Command::Redact(args) => redact::run(&args, output),
     }
+}
+
+/// Reads an input: JSON, `@FILE`, or `-` for the standard input.
+fn input(text: &str) -> Result<Value, Failure> {
+    let (name, bytes) = match (text, text.strip_prefix('@')) {
+        ("-", _) => ("the standard input".to_owned(), source::read(Path::new("-"))?),
+        (_, Some(file)) => {
+            let path = PathBuf::from(file);
+            (source::name(&path), source::read(&path)?)
+        }
+        (inline, None) => ("the input".to_owned(), inline.as_bytes().to_vec()),
+    };
+    json::parse(&bytes).map_err(|error| Failure::json(&name, &bytes, &error))
+}
+
+/// Reads the policy file of an agent or a call: the fields of one policy.
+fn one_policy(file: &Path) -> Result<Value, Failure> {
+    let set = policy::policies(file)?;
+    let mut all = set.policies.into_values();
+    match (all.next(), all.next()) {
+        (Some(only), None) if set.server == Default::default() => {
+            Ok(serde_json::to_value(only).unwrap_or_default())
+        }
+        _ => Err(Failure::bad_input(format!(
+            "{} does not hold exactly one policy",
+            source::name(file)
+        ))),
+    }
+}
+
+/// Reads a time such as `90s`, `15m`, `12h`, `30d`, in milliseconds.
+fn duration_ms(text: &str) -> Result<i64, Failure> {
+    let wrong = || {
+        Failure::usage(format!("{} is not a time", Quoted::new(text)))
+            .with_help("write it as 500ms, 90s, 15m, 12h or 30d")
+    };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.strip_prefix(digits).unwrap_or_default();
+    let factor: i64 = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        "d" => 24 * 60 * 60 * 1000,
+        _ => return Err(wrong()),
+    };
+    let number: i64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).filter(|ms| *ms > 0).ok_or_else(wrong)
 }
 
 /// The manifest of a file, or the built-in one.

@@ -1,22 +1,18 @@
 //! `tollgate policy check`: what a policy file says about one call, step by step.
 
-use std::{
-    fmt::Write,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Write, io, path::Path};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tollgate_contract::{
     Caller, ContractTool, Decision, Identity, KeyFacts, KeyScope, Layer, Manifest, Outcome, Quoted,
     id::KeyId,
-    json,
     text::{list, nearest},
 };
 use tollgate_policy::{Evaluation, Format, Layers, PolicySet, Request, Selector, evaluate};
 
 use crate::{
     cli::CheckArgs,
+    config::Config,
     exit::Exit,
     output::{Failure, Output, wants_colour, wrap},
     source,
@@ -30,7 +26,7 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
     }
     let set = policies(&args.file)?;
     let manifest = super::manifest(args.manifest.as_deref())?;
-    let input = input(&args.input)?;
+    let input = super::input(&args.input)?;
     let spec = KeySpec::parse(args.caller.as_deref(), &set)?;
     let (identity, layers) = spec.resolve(&set)?;
     let caller = Caller { surface: args.surface.into(), mode: args.mode.into(), identity };
@@ -54,25 +50,20 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
     })
 }
 
-fn policies(file: &Path) -> Result<PolicySet, Failure> {
+/// Reads a policy file, or the policies of a configuration.
+pub(super) fn policies(file: &Path) -> Result<PolicySet, Failure> {
     let text = source::read_text(file)?;
     let has = |wanted: &str| file.extension().is_some_and(|own| own.eq_ignore_ascii_case(wanted));
     let is_toml = has("toml") || (!has("json") && !text.trim_start().starts_with('{'));
     let format = if is_toml { Format::Toml } else { Format::Json };
-    PolicySet::parse(&text, format)
-        .map_err(|error| Failure::policy(&source::name(file), &text, &error))
-}
-
-fn input(text: &str) -> Result<Value, Failure> {
-    let (name, bytes) = match (text, text.strip_prefix('@')) {
-        ("-", _) => ("the standard input".to_owned(), source::read(Path::new("-"))?),
-        (_, Some(file)) => {
-            let path = PathBuf::from(file);
-            (source::name(&path), source::read(&path)?)
-        }
-        (inline, None) => ("--input".to_owned(), inline.as_bytes().to_vec()),
+    let is_config = is_toml
+        && toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("daemon"));
+    let set = if is_config {
+        Config::parse(&text).map(|config| config.policies())
+    } else {
+        PolicySet::parse(&text, format)
     };
-    json::parse(&bytes).map_err(|error| Failure::json(&name, &bytes, &error))
+    set.map_err(|error| Failure::policy(&source::name(file), &text, &error))
 }
 
 /// Who calls, as the command line says it.

@@ -1,0 +1,400 @@
+//! The first stage: who calls, what, may it be called, is there room. The order is the contract's, and
+//! the first refusal ends it.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, PoisonError},
+};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tollgate_contract::{
+    Call, Caller, Decision, Error, Explain, Facts, Identity, InputHash, Layer, Mode, Outcome,
+    Quoted, Retry, Step, Verdict,
+    error::{
+        ApprovalDenied, Cancelled, Conflict, InvalidRequest, OutcomeUnknown, PermissionDenied,
+        ToolNotCallable,
+    },
+    event::Event,
+    id::{ApprovalId, CallId, RunId},
+    text::Clean,
+};
+use tollgate_policy::{Layers, Request, check_approval, check_input, check_policy, check_trade};
+
+use crate::{
+    budget::{BudgetRequest, Held},
+    clock::{self, rfc3339},
+    event::RunEvent,
+    gate::{CallOptions, Inner},
+    idempotency::{self, Claim, Ended, Memory, Turn},
+    keys::Principal,
+    outcome::{CallFailure, ToolCallResult, shown},
+    record::About,
+    registry::Tool,
+};
+
+/// A call that has arrived, and what is known of it so far.
+pub(crate) struct Arrived {
+    pub(crate) gate: Arc<Inner>,
+    pub(crate) call: Call,
+    pub(crate) options: CallOptions,
+    pub(crate) about: About,
+    pub(crate) explain: Explain,
+    pub(crate) input_hash: Option<InputHash>,
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// A call that may run.
+pub(crate) struct Ready {
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) input_hash: InputHash,
+    pub(crate) verdict: Verdict,
+    pub(crate) held: Held,
+    pub(crate) claim: Option<(Claim, Turn)>,
+}
+
+/// What admission came to, where it did not refuse.
+enum Admission {
+    Ready(Box<Ready>),
+    /// The call has run before, and this is what came of it.
+    Known(Memory, Box<Ended>, InputHash),
+}
+
+impl Arrived {
+    pub(crate) fn new(
+        gate: Arc<Inner>,
+        call: Call,
+        options: CallOptions,
+        (call_id, run_id): (CallId, RunId),
+        cancelled: CancellationToken,
+    ) -> Self {
+        let about = About {
+            call_id,
+            run_id,
+            tool: None,
+            key: None,
+            agent: None,
+            scope: call.scope.clone(),
+            session: call.session.clone(),
+            surface: call.caller.surface,
+        };
+        let explain = Explain::new();
+        Self { gate, call, options, about, explain, input_hash: None, cancelled }
+    }
+
+    /// The whole path.
+    pub(crate) async fn go(mut self) -> Result<ToolCallResult, Box<CallFailure>> {
+        let mode = self.call.caller.mode.as_str();
+        self.tell(Event::RunStarted, || json!({"mode": mode}));
+        match self.admit().await {
+            Err(error) => Err(self.refuse(&error).await),
+            Ok(Admission::Known(memory, ended, hash)) => self.known(memory, *ended, hash),
+            Ok(Admission::Ready(ready)) => match self.start(&ready).await {
+                Err(error) => {
+                    self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
+                    Err(self.refuse(&error).await)
+                }
+                Ok(()) => {
+                    let ran = self.run(*ready).await;
+                    self.settle(ran).await
+                }
+            },
+        }
+    }
+
+    async fn admit(&mut self) -> Result<Admission, Error> {
+        self.check_names()?;
+        let principal = self.principal();
+        self.about.key = principal.key().cloned();
+        self.about.agent = principal.record().map(|record| record.name.clone());
+        let caller = Caller { identity: principal.identity(), ..self.call.caller.clone() };
+        let layers = self.layers(&principal);
+        let tool = self.policy(&caller, &layers)?;
+        let input_hash = check_input(
+            &tool.contract,
+            tool.input_schema.as_ref(),
+            &self.call.input,
+            &mut self.explain,
+        )?;
+        self.input_hash = Some(input_hash);
+        let claim = match self.claim(&tool).await? {
+            Claimed::Nothing => None,
+            Claimed::Turn(claim, turn) => Some((*claim, turn)),
+            Claimed::Known(memory, ended) => {
+                return Ok(Admission::Known(memory, ended, input_hash));
+            }
+        };
+        check_trade(&tool.contract, &self.call.input, &layers, &mut self.explain)?;
+        self.feasible(&principal, &tool)?;
+        if check_approval(&tool.contract, &self.call.input, &layers, &mut self.explain) {
+            return Err(self.no_approver(&tool)?);
+        }
+        let held = self.hold(&tool)?;
+        let explain = std::mem::take(&mut self.explain);
+        let verdict = Verdict { hold: held.hold, ..Verdict::approve(explain) };
+        Ok(Admission::Ready(Box::new(Ready { tool, input_hash, verdict, held, claim })))
+    }
+
+    /// What a caller wrote beside the input must be short: it goes into the record.
+    fn check_names(&self) -> Result<(), Error> {
+        for (what, text) in [("scope", &self.call.scope), ("session", &self.call.session)] {
+            let Some(text) = text else { continue };
+            if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
+                let problem = format!("`{what}` has 1 to 200 bytes and no control characters");
+                return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Who calls, looked up again: a key that was withdrawn a moment ago does not count.
+    fn principal(&self) -> Principal {
+        let keys = self.gate.keys.read().unwrap_or_else(PoisonError::into_inner);
+        match &self.call.caller.identity {
+            Identity::Anonymous => Principal::ANONYMOUS,
+            Identity::Invalid(why) => Principal::invalid(*why),
+            Identity::Key(facts) => keys.by_id(facts.id, self.gate.clock.now_ms()),
+        }
+    }
+
+    fn layers(&self, principal: &Principal) -> Layers {
+        let layers = match principal.layers() {
+            Some(layers) => Cow::Borrowed(layers),
+            None => Cow::Owned(Layers::of_server(self.gate.policies().server.clone())),
+        };
+        match &self.options.policy {
+            Some(policy) => layers.into_owned().with_call(policy.clone()),
+            None => layers.into_owned(),
+        }
+    }
+
+    /// The ten steps of the policy, and the two events that tell of them.
+    fn policy(&mut self, caller: &Caller, layers: &Layers) -> Result<Arc<Tool>, Error> {
+        let gate = Arc::clone(&self.gate);
+        let manifest = gate.registry.manifest();
+        let request = Request { manifest, tool: &self.call.tool, caller, layers };
+        let checked = check_policy(&request, &mut self.explain).map(|tool| tool.name.clone());
+        let Ok(resolved) = manifest.resolve(&self.call.tool) else {
+            return Err(checked.err().unwrap_or_else(|| unknown_executor(&self.call.tool)));
+        };
+        let tool = gate.registry.tool(&resolved.name);
+        let tool = tool.ok_or_else(|| unknown_executor(&self.call.tool))?;
+        self.about.tool = Some(Arc::clone(&tool.contract));
+        let replayable = tool.contract.replay.replayable;
+        self.tell(Event::ToolResolved, || json!({"replayable": replayable}));
+        if self.explain.steps().iter().any(|record| record.step() >= Step::ForbiddenRisk) {
+            let decision = if checked.is_ok() { Decision::Approve } else { Decision::Deny };
+            let code = checked.as_ref().err().map(Error::code);
+            self.tell(Event::PolicyChecked, || json!({"decision": decision, "code": code}));
+        }
+        checked?;
+        if caller.mode != Mode::Live || tool.executor.is_none() {
+            return Err(ToolNotCallable::new(tool.contract.name.clone()).into());
+        }
+        Ok(Arc::clone(tool))
+    }
+
+    /// Makes sure that a call with an Idempotency-Key is the only one of its name.
+    async fn claim(&self, tool: &Arc<Tool>) -> Result<Claimed, Error> {
+        let Some(text) = &self.call.idempotency_key else { return Ok(Claimed::Nothing) };
+        let caller = self.about.key.as_ref().map(|key| key.id);
+        let name = &tool.contract.name;
+        let claim = Claim::new(&self.gate.seal, caller, name, text, &self.call.input)?;
+        let turn = self.turn(claim.name).await?;
+        let now = self.gate.clock.now_ms();
+        let kept = self
+            .gate
+            .read(|reader| reader.kept(idempotency::SPACE, claim.name.as_bytes()))?
+            .filter(|kept| kept.expires_ms.is_none_or(|end| end > now))
+            .and_then(|kept| Memory::read(&kept.value));
+        let Some(memory) = kept else { return Ok(Claimed::Turn(Box::new(claim), turn)) };
+        if !claim.is_same_input(&memory) {
+            let problem = "the Idempotency-Key was used before with another input; use a new key for a new call";
+            return Err(Conflict::new(Clean::already(problem.to_owned())).into());
+        }
+        match (memory.outcome(&self.gate.seal, claim.name), tool.contract.retry()) {
+            (Some(ended), _) => Ok(Claimed::Known(memory, Box::new(ended))),
+            (None, Retry::Idempotent | Retry::Keyed) => Ok(Claimed::Turn(Box::new(claim), turn)),
+            (None, Retry::Never | Retry::Reconcile) => {
+                Err(OutcomeUnknown::new(name.clone(), memory.call).into())
+            }
+        }
+    }
+
+    /// Waits until no other call of this name runs.
+    async fn turn(&self, name: idempotency::Name) -> Result<Turn, Error> {
+        loop {
+            let mut holder: watch::Receiver<()> = match self.gate.same_key.take(name) {
+                Ok(turn) => return Ok(turn),
+                Err(holder) => holder,
+            };
+            tokio::select! {
+                // The channel closes when the holder is done.
+                _ = holder.changed() => {}
+                () = self.cancelled.cancelled() => return Err(Cancelled::new(None).into()),
+            }
+        }
+    }
+
+    /// Could there be room, and may the caller claim this urgency?
+    fn feasible(&mut self, principal: &Principal, tool: &Tool) -> Result<(), Error> {
+        let urgency = self.call.urgency;
+        let max_urgency = principal.claims().map(|claims| claims.max_urgency);
+        if max_urgency.is_some_and(|max| urgency > max) {
+            let facts = Facts::BudgetFeasible { urgency, max_urgency, pools: Vec::new() };
+            self.explain.refuse(Some(Layer::Key), facts);
+            let entry = format!("urgency:{urgency}");
+            let name = tool.contract.name.clone();
+            return Err(PermissionDenied::new(name, Layer::Key, entry).into());
+        }
+        match self.gate.budget.feasible(&self.budget_request(tool)) {
+            Ok(pools) => {
+                self.explain.pass(Facts::BudgetFeasible { urgency, max_urgency, pools });
+                Ok(())
+            }
+            Err(error) => {
+                let pools = Vec::new();
+                self.explain
+                    .refuse(None, Facts::BudgetFeasible { urgency, max_urgency: None, pools });
+                Err(error)
+            }
+        }
+    }
+
+    fn hold(&mut self, tool: &Tool) -> Result<Held, Error> {
+        match self.gate.budget.hold(&self.budget_request(tool)) {
+            Ok(held) => {
+                let pools = held.pools.clone();
+                self.explain.pass(Facts::BudgetHold { pools, hold: held.hold });
+                Ok(held)
+            }
+            Err(error) => {
+                self.explain.refuse(None, Facts::BudgetHold { pools: Vec::new(), hold: None });
+                Err(error)
+            }
+        }
+    }
+
+    fn budget_request<'a>(&'a self, tool: &'a Tool) -> BudgetRequest<'a> {
+        BudgetRequest {
+            call: self.about.call_id,
+            tool: &tool.contract.name,
+            agent: self.about.agent.as_deref(),
+            scope: self.call.scope.as_deref(),
+            urgency: self.call.urgency,
+        }
+    }
+
+    /// A person would have to answer, and there is no way to ask one here.
+    fn no_approver(&self, tool: &Tool) -> Result<Error, Error> {
+        let at = u64::try_from(self.gate.clock.now_ms()).unwrap_or_default();
+        let id = ApprovalId::from_parts(at, clock::random()?);
+        let problem = "a person must answer, and this gate cannot ask one yet".to_owned();
+        Ok(ApprovalDenied::new(tool.contract.name.clone(), id, Clean::already(problem)).into())
+    }
+
+    /// Records a refusal and answers with it.
+    async fn refuse(&mut self, error: &Error) -> Box<CallFailure> {
+        let explain = std::mem::take(&mut self.explain);
+        // Only what a step decided has a verdict; a request that cannot be read has none.
+        let decided = explain.decided_by().is_some_and(|last| last.outcome() != Outcome::Pass);
+        let verdict = decided.then(|| shown(&Verdict::deny(error, explain)));
+        let failure = CallFailure {
+            input_hash: self.input_hash,
+            verdict,
+            ..CallFailure::new(self.about.run_id, self.about.call_id, error)
+        };
+        let now = self.gate.clock.now_ms();
+        let (input, hash) = (&self.call.input, self.input_hash);
+        let event = self.about.refused(now, input, hash, &failure.error, failure.verdict.as_ref());
+        let recorded = match event {
+            Ok(event) => self.gate.append(vec![event]).await.is_ok(),
+            Err(_) => false,
+        };
+        if !recorded {
+            self.gate.metrics.unrecorded_refusals.inc();
+        }
+        let tool = self.about.tool.as_ref().map(|tool| tool.name.as_str());
+        self.gate.metrics.count(tool, "denied", failure.code().as_str());
+        tracing::debug!(call = %self.about.call_id, code = %failure.code(), operator = %failure.operator, "refused");
+        self.tell(Event::RunFailed, || json!({"error": failure.error, "verdict": failure.verdict}));
+        Box::new(failure)
+    }
+
+    /// Tells again what came of a call that ran before.
+    fn known(
+        &self,
+        memory: Memory,
+        ended: Ended,
+        input_hash: InputHash,
+    ) -> Result<ToolCallResult, Box<CallFailure>> {
+        let tool = self.about.tool.as_ref().map(|tool| tool.name.clone());
+        self.gate.metrics.count(tool.as_ref().map(|name| name.as_str()), "replayed", "");
+        match (ended, tool) {
+            (Ended::Output { output, verdict, duration_ms }, Some(tool)) => {
+                let result = ToolCallResult {
+                    run_id: memory.run,
+                    call_id: memory.call,
+                    tool,
+                    input_hash,
+                    output,
+                    replayed: true,
+                    duration_ms,
+                    verdict,
+                };
+                self.tell(Event::RunCompleted, || json!({"result": result}));
+                Ok(result)
+            }
+            (Ended::Output { verdict, .. }, None) | (Ended::Failed { verdict, .. }, None) => {
+                let error = unknown_executor(&self.call.tool);
+                let failure = CallFailure::new(memory.run, memory.call, &error);
+                Err(Box::new(CallFailure { verdict: Some(verdict), ..failure }))
+            }
+            (Ended::Failed { error, verdict }, Some(_)) => {
+                self.tell(Event::RunFailed, || json!({"error": error, "verdict": verdict}));
+                Err(Box::new(CallFailure {
+                    run_id: memory.run,
+                    call_id: memory.call,
+                    input_hash: Some(input_hash),
+                    operator: error.message.clone(),
+                    error,
+                    verdict: Some(verdict),
+                    started: true,
+                    replayed: true,
+                }))
+            }
+        }
+    }
+
+    /// Tells the observer, if there is one.
+    pub(crate) fn tell(&self, event: Event, more: impl FnOnce() -> Value) {
+        let Some(observer) = &self.options.observer else { return };
+        let tool = self.about.tool.as_ref();
+        let more = match more() {
+            Value::Object(more) => more.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            _ => Map::new(),
+        };
+        observer(RunEvent {
+            name: RunEvent::stream_name(event),
+            run_id: self.about.run_id,
+            call_id: self.about.call_id,
+            ts: rfc3339(self.gate.clock.now_ms()),
+            tool: tool.map_or_else(|| Quoted::new(&self.call.tool), |tool| (&tool.name).into()),
+            side_effect: tool.map(|tool| tool.side_effect),
+            cost_effect: tool.map(|tool| tool.cost_effect),
+            more,
+        });
+    }
+}
+
+enum Claimed {
+    Nothing,
+    Turn(Box<Claim>, Turn),
+    Known(Memory, Box<Ended>),
+}
+
+/// The registry is made from the manifest, so this does not happen; if it did, nothing would run.
+fn unknown_executor(tool: &str) -> Error {
+    tollgate_contract::error::UnknownTool::new(tool, None).into()
+}

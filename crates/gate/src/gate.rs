@@ -1,0 +1,418 @@
+//! The gate itself: what it is made of, how it starts and stops, and the whole path of one call.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tollgate_contract::{
+    Call, Error, Manifest, Secret, ToolName,
+    error::{Internal, OutcomeUnknown},
+    event::Event,
+    id::{CallId, KeyId, RunId},
+};
+use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Subject};
+use tollgate_policy::{Policy, PolicySet};
+
+use crate::{
+    Metrics,
+    admit::Arrived,
+    budget::{Budget, NoPools},
+    clock::{self, Clock, SystemClock},
+    event::Observer,
+    idempotency,
+    keys::{KeyRecord, KeyRing, Principal},
+    outcome::{CallFailure, ToolCallResult},
+    registry::Registry,
+    seal::Seal,
+};
+
+/// Where the calls are kept that run now, so that a crash leaves none without an end.
+pub(crate) const RUNNING: &str = "running";
+/// Where the keys are kept.
+pub(crate) const KEYS: &str = "keys";
+/// Where the last use of keys is kept.
+pub(crate) const LAST_USE: &str = "key_last_use";
+
+/// How a gate behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The data folder.
+    pub data: PathBuf,
+    /// How long a call may run, unless it asks for less.
+    pub call_timeout: Duration,
+    /// How long an executor may clean up after it was cancelled.
+    pub cancel_grace: Duration,
+}
+
+impl Settings {
+    /// The usual behaviour, in this data folder.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            call_timeout: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What a gate is made of.
+pub struct Parts {
+    /// Where it records.
+    pub ledger: Ledger,
+    /// What can be called.
+    pub registry: Registry,
+    /// The server's policy, and policies by name.
+    pub policies: PolicySet,
+    /// What tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// What decides about room.
+    pub budget: Arc<dyn Budget>,
+    /// How it behaves.
+    pub settings: Settings,
+}
+
+impl Parts {
+    /// A gate with the machine's clock, no pools and no policy of its own.
+    pub fn new(ledger: Ledger, registry: Registry, settings: Settings) -> Self {
+        Self {
+            ledger,
+            registry,
+            policies: PolicySet::default(),
+            clock: Arc::new(SystemClock),
+            budget: Arc::new(NoPools),
+            settings,
+        }
+    }
+}
+
+/// What a door may add to a call.
+#[derive(Default, Clone)]
+pub struct CallOptions {
+    /// The call's own policy. It can only narrow.
+    pub policy: Option<Policy>,
+    /// How long the call may run, if less than the gate's own limit.
+    pub timeout: Option<Duration>,
+    /// The run that the call belongs to; a new one where none is given.
+    pub run: Option<RunId>,
+    /// Who hears the events of the run.
+    pub observer: Option<Observer>,
+}
+
+/// How the gate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answers and records.
+    Ok,
+    /// The ledger could not write the last time, and nothing is let through without it.
+    Degraded,
+}
+
+/// The gate. Clones share it.
+#[derive(Clone)]
+pub struct Gate {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) registry: Registry,
+    pub(crate) ledger: Ledger,
+    pub(crate) readers: Mutex<Vec<Reader>>,
+    pub(crate) keys: RwLock<KeyRing>,
+    pub(crate) policies: RwLock<Arc<PolicySet>>,
+    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seal: Seal,
+    pub(crate) settings: Settings,
+    pub(crate) same_key: Arc<idempotency::Running>,
+    pub(crate) metrics: Metrics,
+    /// Changes of keys and policies happen one after the other.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    degraded: AtomicBool,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Gate {
+    /// Opens the gate: reads the keys, and gives an end to every call that a crash interrupted.
+    pub fn open(parts: Parts) -> Result<Self, Error> {
+        let Parts { ledger, registry, policies, clock, budget, settings } = parts;
+        let seal = Seal::of_folder(&settings.data)?;
+        let reader = ledger.reader()?;
+        let keys = read_keys(&reader, &policies)?;
+        let inner = Inner {
+            registry,
+            ledger,
+            readers: Mutex::new(vec![reader]),
+            keys: RwLock::new(keys),
+            policies: RwLock::new(Arc::new(policies)),
+            budget,
+            clock,
+            seal,
+            settings,
+            same_key: Arc::default(),
+            metrics: Metrics::default(),
+            changing: tokio::sync::Mutex::new(()),
+            degraded: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        inner.recover()?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The caller who presents this key, or none.
+    pub fn identify(&self, presented: Option<&Secret>) -> Principal {
+        let now = self.inner.clock.now_ms();
+        self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).identify(presented, now)
+    }
+
+    /// Takes a call through the whole path. It goes on in a task of its own: a caller who goes away
+    /// cancels it, and what came of it is recorded all the same.
+    pub async fn call(
+        &self,
+        call: Call,
+        options: CallOptions,
+    ) -> Result<ToolCallResult, Box<CallFailure>> {
+        let now = self.inner.clock.now_ms();
+        let (call_id, run_id) = match clock::call_ids(now) {
+            Ok((call_id, run_id)) => (call_id, options.run.unwrap_or(run_id)),
+            // Without randomness there are no ids, and no call.
+            Err(error) => {
+                let (call, run) = (CallId::from_parts(0, [0; 10]), RunId::from_parts(0, [0; 10]));
+                return Err(Box::new(CallFailure::new(run, call, &error)));
+            }
+        };
+        let cancelled = self.inner.stop.child_token();
+        let gives_up = cancelled.clone().drop_guard();
+        let arrived =
+            Arrived::new(Arc::clone(&self.inner), call, options, (call_id, run_id), cancelled);
+        let task = self.inner.tasks.spawn(arrived.go());
+        let ended = task.await;
+        gives_up.disarm();
+        ended.unwrap_or_else(|_| {
+            let error = Internal::new("the task of a call ended early").into();
+            Err(Box::new(CallFailure::new(run_id, call_id, &error)))
+        })
+    }
+
+    /// What can be called.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        self.inner.registry.manifest()
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> &Ledger {
+        &self.inner.ledger
+    }
+
+    /// Reads the ledger with a connection that is kept for it.
+    pub fn read<T>(
+        &self,
+        f: impl FnOnce(&Reader) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        self.inner.read(f)
+    }
+
+    /// The person who runs the gate, for doors whose callers have proved to be that person by other means
+    /// than a key.
+    pub fn owner(&self) -> Principal {
+        let now = self.inner.clock.now_ms();
+        let keys = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.owner(now)
+    }
+
+    /// What tells the time.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    /// How the gate is.
+    pub fn health(&self) -> Health {
+        if self.inner.degraded.load(Ordering::Relaxed) { Health::Degraded } else { Health::Ok }
+    }
+
+    /// What the gate counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// How many calls are under way.
+    pub fn calls_under_way(&self) -> usize {
+        self.inner.tasks.len()
+    }
+
+    /// Waits until no call is under way, at most this long; then cancels what still runs and waits until
+    /// that is recorded.
+    pub async fn drain(&self, patience: Duration) {
+        self.inner.tasks.close();
+        if tokio::time::timeout(patience, self.inner.tasks.wait()).await.is_err() {
+            self.inner.stop.cancel();
+            self.inner.tasks.wait().await;
+        }
+        self.keep_last_use().await;
+    }
+
+    /// Notes that the daemon started, and with which configuration.
+    pub fn record_start(
+        &self,
+        version: &str,
+        configuration: &serde_json::Value,
+    ) -> Result<(), Error> {
+        let now = self.inner.clock.now_ms();
+        let started = json!({"version": version, "tools": self.manifest().entries().len()});
+        let events = vec![
+            NewEvent::new(Event::SystemStarted, now, Subject::default(), &started)?,
+            NewEvent::new(Event::ConfigApplied, now, Subject::default(), configuration)?,
+        ];
+        self.inner.append_now(events)
+    }
+}
+
+impl Inner {
+    /// Appends, and waits without stopping the thread.
+    pub(crate) async fn append(
+        &self,
+        batch: impl Into<Batch>,
+    ) -> Result<Vec<Appended>, LedgerError> {
+        let (done, wait) = oneshot::channel();
+        self.ledger.append_then(batch, move |result| {
+            let _ = done.send(result);
+        });
+        let result = wait.await.unwrap_or(Err(LedgerError::Closed));
+        self.note(result.as_ref().err());
+        result
+    }
+
+    /// Appends, and stops the thread until it is done.
+    pub(crate) fn append_now(&self, batch: impl Into<Batch>) -> Result<(), Error> {
+        let result = self.ledger.append(batch);
+        self.note(result.as_ref().err());
+        result.map(drop).map_err(Error::from)
+    }
+
+    fn note(&self, failed: Option<&LedgerError>) {
+        if let Some(error) = failed {
+            self.metrics.ledger_failures.inc();
+            if !self.degraded.swap(true, Ordering::Relaxed) {
+                tracing::error!(%error, "the ledger cannot write; nothing is let through");
+            }
+        } else if self.degraded.load(Ordering::Relaxed)
+            && self.degraded.swap(false, Ordering::Relaxed)
+        {
+            tracing::info!("the ledger writes again");
+        }
+    }
+
+    /// Reads with one of the connections that are kept for it.
+    pub(crate) fn read<T>(
+        &self,
+        f: impl FnOnce(&Reader) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let kept = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let reader = match kept {
+            Some(reader) => reader,
+            None => self.ledger.reader()?,
+        };
+        let result = f(&reader);
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        result
+    }
+
+    pub(crate) fn policies(&self) -> Arc<PolicySet> {
+        Arc::clone(&self.policies.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives an end to the calls that ran when the process died: nobody knows what came of them.
+    fn recover(&self) -> Result<(), Error> {
+        let left = self.read(|reader| reader.kept_all(RUNNING))?;
+        let mut batch = Batch::default();
+        for kept in left {
+            let space = RUNNING;
+            if let Ok(call) = serde_json::from_slice::<RunningCall>(&kept.value) {
+                batch.events.push(call.unknown(self.clock.now_ms())?);
+            }
+            batch.beside.push(Beside::Delete { space, key: kept.key });
+        }
+        if batch.beside.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(
+            calls = batch.events.len(),
+            "calls were interrupted; their outcome is unknown"
+        );
+        self.append_now(batch)
+    }
+}
+
+/// A call that runs, as it is kept beside the chain.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub(crate) struct RunningCall {
+    pub(crate) call: CallId,
+    pub(crate) run: RunId,
+    pub(crate) key: Option<KeyId>,
+    pub(crate) tool: ToolName,
+}
+
+impl RunningCall {
+    pub(crate) fn put(&self) -> Beside {
+        Beside::Put {
+            space: RUNNING,
+            key: self.call.to_string().into_bytes(),
+            value: serde_json::to_vec(self).unwrap_or_default(),
+            expires_ms: None,
+        }
+    }
+
+    pub(crate) fn delete(call: CallId) -> Beside {
+        Beside::Delete { space: RUNNING, key: call.to_string().into_bytes() }
+    }
+
+    fn unknown(&self, now_ms: i64) -> Result<NewEvent, LedgerError> {
+        let error = Error::from(OutcomeUnknown::new(self.tool.clone(), self.call)).object(None);
+        let tool = Some(self.tool.to_string());
+        let subject = Subject { tool: tool.clone(), workload_id: tool, ..Subject::default() };
+        let payload = json!({
+            "callId": self.call, "runId": self.run, "keyId": self.key,
+            "error": error, "outcomeUnknown": true,
+        });
+        NewEvent::new(Event::CallFailed, now_ms, subject, &payload)
+    }
+}
+
+/// Reads the keys that are kept beside the chain.
+fn read_keys(reader: &Reader, policies: &PolicySet) -> Result<KeyRing, Error> {
+    let mut records = Vec::new();
+    for kept in reader.kept_all(KEYS)? {
+        let record: KeyRecord = serde_json::from_slice(&kept.value).map_err(|error| {
+            Internal::new(format!("the record of a key cannot be read: {error}"))
+        })?;
+        records.push(record);
+    }
+    // Keys before the tokens that were made from them.
+    records.sort_by_key(|record| record.parent.is_some());
+    let mut ring = KeyRing::default();
+    for record in records {
+        ring.put(record, policies);
+    }
+    for kept in reader.kept_all(LAST_USE)? {
+        let id = std::str::from_utf8(&kept.key).ok().and_then(|text| KeyId::parse(text).ok());
+        let at = kept.value.try_into().ok().map(i64::from_le_bytes);
+        if let (Some(id), Some(at)) = (id, at) {
+            ring.set_last_used(id, at);
+        }
+    }
+    Ok(ring)
+}
+
+/// How long something took, in whole milliseconds.
+pub(crate) fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

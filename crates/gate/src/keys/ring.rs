@@ -1,0 +1,302 @@
+//! The keys of a gate, in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use subtle::ConstantTimeEq;
+use tollgate_contract::{
+    Error, Identity, InvalidKey, KeyFacts, KeyScope, Secret,
+    error::{InvalidApiKey, MissingApiKey, ScopeMissing},
+    id::KeyId,
+    text::hex,
+};
+use tollgate_policy::{Layers, Policy, PolicySet};
+
+use super::{
+    KeyText, digest,
+    record::{Claims, KeyRecord, PolicyRef},
+};
+
+/// A caller whose key was looked up: who it is, and which policies apply. Only the gate makes one.
+#[derive(Debug, Clone)]
+pub struct Principal(Who);
+
+#[derive(Debug, Clone)]
+enum Who {
+    Anonymous,
+    Invalid(InvalidKey),
+    Key(Arc<Held>),
+}
+
+/// A key in the ring.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) record: KeyRecord,
+    facts: Arc<KeyFacts>,
+    layers: Arc<Layers>,
+    is_token: bool,
+    last_used_ms: AtomicI64,
+}
+
+impl Principal {
+    /// A caller without a key.
+    pub(crate) const ANONYMOUS: Self = Self(Who::Anonymous);
+
+    /// A caller whose key does not count.
+    pub(crate) fn invalid(why: InvalidKey) -> Self {
+        Self(Who::Invalid(why))
+    }
+
+    /// Was a key presented that does not count?
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.0, Who::Invalid(_))
+    }
+
+    /// Who it is, as the policy sees it.
+    pub fn identity(&self) -> Identity {
+        match &self.0 {
+            Who::Anonymous => Identity::Anonymous,
+            Who::Invalid(why) => Identity::Invalid(*why),
+            Who::Key(held) => Identity::Key(held.facts.as_ref().clone()),
+        }
+    }
+
+    /// What is known of its key.
+    pub fn key(&self) -> Option<&Arc<KeyFacts>> {
+        self.held().map(|held| &held.facts)
+    }
+
+    /// The record of its key.
+    pub fn record(&self) -> Option<&KeyRecord> {
+        self.held().map(|held| &held.record)
+    }
+
+    /// The policies of its key, the server's included.
+    pub fn layers(&self) -> Option<&Layers> {
+        self.held().map(|held| held.layers.as_ref())
+    }
+
+    /// Is it a long-lived key, which no page may send?
+    pub fn has_long_lived_key(&self) -> bool {
+        self.held().is_some_and(|held| !held.is_token)
+    }
+
+    /// Who its holder may say to be.
+    pub fn claims(&self) -> Option<&Claims> {
+        self.held().map(|held| &held.record.claims)
+    }
+
+    /// Passes if its key is for `needed`.
+    pub fn require(&self, needed: KeyScope) -> Result<&KeyRecord, Error> {
+        match &self.0 {
+            Who::Anonymous => Err(MissingApiKey::new(None).into()),
+            Who::Invalid(why) => Err(InvalidApiKey::new(*why).into()),
+            Who::Key(held) if held.record.scopes.contains(&needed) => Ok(&held.record),
+            Who::Key(held) => Err(ScopeMissing::new(needed, held.record.scopes.clone()).into()),
+        }
+    }
+
+    fn held(&self) -> Option<&Held> {
+        match &self.0 {
+            Who::Key(held) => Some(held),
+            _ => None,
+        }
+    }
+}
+
+/// Every key, by what it is found by.
+#[derive(Debug, Default)]
+pub(crate) struct KeyRing {
+    by_id: HashMap<KeyId, Arc<Held>>,
+    by_hash: HashMap<[u8; 32], KeyId>,
+}
+
+impl KeyRing {
+    /// The caller that presents this text.
+    pub(crate) fn identify(&self, presented: Option<&Secret>, now_ms: i64) -> Principal {
+        let Some(presented) = presented else { return Principal::ANONYMOUS };
+        if KeyText::of(presented.expose()).is_none() {
+            return Principal(Who::Invalid(InvalidKey::Malformed));
+        }
+        let hash = digest(presented);
+        let unknown = Principal(Who::Invalid(InvalidKey::Unknown));
+        let Some(held) = self.by_hash.get(&hash).and_then(|id| self.by_id.get(id)) else {
+            return unknown;
+        };
+        // The map's own comparison is not made for secrets; what decides is this one.
+        let text = hex(&hash).to_string();
+        let is_this = |known: &str| bool::from(known.as_bytes().ct_eq(text.as_bytes()));
+        match held.record.secrets.iter().find(|secret| is_this(&secret.sha256)) {
+            None => unknown,
+            Some(secret) if secret.until_ms.is_some_and(|until| until <= now_ms) => {
+                Principal(Who::Invalid(InvalidKey::Revoked))
+            }
+            Some(_) => self.principal(held, now_ms),
+        }
+    }
+
+    /// The caller whose key has this id, as it counts now.
+    pub(crate) fn by_id(&self, id: KeyId, now_ms: i64) -> Principal {
+        match self.by_id.get(&id) {
+            Some(held) => self.principal(held, now_ms),
+            None => Principal(Who::Invalid(InvalidKey::Unknown)),
+        }
+    }
+
+    fn principal(&self, held: &Arc<Held>, now_ms: i64) -> Principal {
+        let parent = held.record.parent.map(|id| self.by_id.get(&id).map(|parent| &parent.record));
+        let why = match (&held.record, parent) {
+            (own, _) if own.revoked_ms.is_some() => Some(InvalidKey::Revoked),
+            (own, _) if own.is_expired(now_ms) => Some(InvalidKey::Expired),
+            // A token lives no longer than its key.
+            (_, Some(None)) => Some(InvalidKey::Revoked),
+            (_, Some(Some(parent))) if !parent.is_active(now_ms) => Some(InvalidKey::Revoked),
+            _ => None,
+        };
+        if let Some(why) = why {
+            return Principal(Who::Invalid(why));
+        }
+        held.last_used_ms.fetch_max(now_ms, Ordering::Relaxed);
+        Principal(Who::Key(Arc::clone(held)))
+    }
+
+    /// Puts a key into the ring, in place of an earlier record of it.
+    pub(crate) fn put(&mut self, record: KeyRecord, policies: &PolicySet) {
+        let id = record.key_id;
+        let before = self.by_id.get(&id);
+        let last_used = before.map_or(0, |held| held.last_used_ms.load(Ordering::Relaxed));
+        for secret in before.into_iter().flat_map(|held| &held.record.secrets) {
+            if let Some(hash) = bytes(&secret.sha256) {
+                self.by_hash.remove(&hash);
+            }
+        }
+        for hash in record.secrets.iter().filter_map(|secret| bytes(&secret.sha256)) {
+            self.by_hash.insert(hash, id);
+        }
+        let held = self.held(record, policies, last_used);
+        self.by_id.insert(id, Arc::new(held));
+    }
+
+    fn held(&self, record: KeyRecord, policies: &PolicySet, last_used_ms: i64) -> Held {
+        let facts = Arc::new(KeyFacts {
+            id: record.key_id,
+            name: record.name.clone(),
+            owner: record.owner.clone(),
+            scopes: record.scopes.clone(),
+        });
+        let server = Layers::of_server(policies.server.clone());
+        let layers = match record.parent {
+            None => server.with_key(policy(record.policy.as_ref(), policies)),
+            Some(parent) => {
+                let of_parent =
+                    self.by_id.get(&parent).and_then(|held| held.record.policy.as_ref());
+                let layers = server.with_key(policy(of_parent, policies));
+                match policy(record.policy.as_ref(), policies) {
+                    Some(narrower) => layers.with_session(narrower),
+                    None => layers,
+                }
+            }
+        };
+        let is_token = record.parent.is_some();
+        let last_used_ms = AtomicI64::new(last_used_ms);
+        Held { record, facts, layers: Arc::new(layers), is_token, last_used_ms }
+    }
+
+    /// Reads every key's policy again.
+    pub(crate) fn apply(&mut self, policies: &PolicySet) {
+        // Keys before their tokens, whose layers are made from them.
+        let mut all: Vec<Arc<Held>> = self.by_id.values().cloned().collect();
+        all.sort_by_key(|held| held.is_token);
+        for held in all {
+            let last_used = held.last_used_ms.load(Ordering::Relaxed);
+            let anew = self.held(held.record.clone(), policies, last_used);
+            self.by_id.insert(held.record.key_id, Arc::new(anew));
+        }
+    }
+
+    /// The record of a key.
+    pub(crate) fn get(&self, id: KeyId) -> Option<&KeyRecord> {
+        self.by_id.get(&id).map(|held| &held.record)
+    }
+
+    /// Every key with its last use, the oldest first.
+    pub(crate) fn list(&self) -> Vec<(KeyRecord, Option<i64>)> {
+        let mut all: Vec<_> = self
+            .by_id
+            .values()
+            .map(|held| {
+                let used = held.last_used_ms.load(Ordering::Relaxed);
+                (held.record.clone(), (used > 0).then_some(used))
+            })
+            .collect();
+        all.sort_by_key(|(record, _)| (record.created_ms, record.key_id));
+        all
+    }
+
+    /// Notes a use that was known before this start.
+    pub(crate) fn set_last_used(&self, id: KeyId, at_ms: i64) {
+        if let Some(held) = self.by_id.get(&id) {
+            held.last_used_ms.fetch_max(at_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes out tokens that are over. Keys stay: whoever uses an old one is told why.
+    pub(crate) fn forget_tokens(&mut self, now_ms: i64) {
+        let over: Vec<KeyId> = self
+            .by_id
+            .values()
+            .filter(|held| held.is_token && held.record.is_expired(now_ms))
+            .map(|held| held.record.key_id)
+            .collect();
+        for id in over {
+            let held = self.by_id.remove(&id);
+            for secret in held.iter().flat_map(|held| &held.record.secrets) {
+                if let Some(hash) = bytes(&secret.sha256) {
+                    self.by_hash.remove(&hash);
+                }
+            }
+        }
+    }
+
+    /// The oldest key that may administer.
+    pub(crate) fn owner(&self, now_ms: i64) -> Principal {
+        let is_admin = |held: &&Arc<Held>| {
+            let record = &held.record;
+            !held.is_token && record.scopes.contains(&KeyScope::Admin) && record.is_active(now_ms)
+        };
+        let oldest = self.by_id.values().filter(is_admin).min_by_key(|held| held.record.key_id);
+        oldest.map_or(Principal::ANONYMOUS, |held| self.principal(held, now_ms))
+    }
+
+    /// Is there another key that may administer, but for `but`?
+    pub(crate) fn has_other_admin(&self, but: KeyId, now_ms: i64) -> bool {
+        self.by_id.values().any(|held| {
+            let record = &held.record;
+            record.key_id != but
+                && !held.is_token
+                && record.scopes.contains(&KeyScope::Admin)
+                && record.is_active(now_ms)
+        })
+    }
+}
+
+/// The policy that a reference means. A name that is not there any more lets nothing through.
+fn policy(reference: Option<&PolicyRef>, policies: &PolicySet) -> Option<Policy> {
+    match reference? {
+        PolicyRef::Inline(policy) => Some(policy.as_ref().clone()),
+        PolicyRef::Named(name) => Some(
+            policies
+                .named(name)
+                .unwrap_or_else(|| Policy { allow: Some(Vec::new()), ..Policy::default() }),
+        ),
+    }
+}
+
+fn bytes(sha256: &str) -> Option<[u8; 32]> {
+    tollgate_contract::InputHash::parse(sha256).map(|hash| *hash.as_bytes())
+}

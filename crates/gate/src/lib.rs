@@ -1,0 +1,33 @@
+//! The one path from a call to its result and its record: admit, run, settle.
+//!
+//! A door hands in a [`Call`](tollgate_contract::Call); the gate finds out who calls ([`keys`]), asks
+//! the policy and the budget, writes what it decides to the ledger, lets an [`Executor`] work, and
+//! records what came of it. There is no other way to an executor. The gate knows no tool: packs put
+//! theirs into a [`Registry`].
+
+mod admit;
+mod budget;
+mod clock;
+mod event;
+mod gate;
+mod idempotency;
+pub mod keys;
+mod manage;
+mod metrics;
+mod outcome;
+mod record;
+mod registry;
+mod run;
+mod seal;
+pub mod secret_file;
+mod settle;
+
+pub use budget::{Budget, BudgetRequest, Held, NoPools, Used};
+pub use clock::{Clock, ManualClock, SystemClock, rfc3339};
+pub use event::{Observer, RunEvent};
+pub use gate::{CallOptions, Gate, Health, Parts, Settings};
+pub use keys::Principal;
+pub use metrics::Metrics;
+pub use outcome::{CallFailure, ToolCallResult};
+pub use record::summary;
+pub use registry::{Admitted, Context, Executor, Packs, Registry, ToolFailure, Working};

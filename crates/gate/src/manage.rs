@@ -1,0 +1,331 @@
+//! Managing keys and policies. Every change is an event, and takes effect once it is stored.
+
+use std::sync::{Arc, PoisonError};
+
+use serde_json::{Value, json};
+use tollgate_contract::{
+    Error, KeyScope, Secret,
+    error::{Conflict, InvalidRequest, NotFound, ScopeMissing},
+    event::Event,
+    id::KeyId,
+    text::{Clean, hex, list},
+};
+use tollgate_ledger::{Batch, Beside, NewEvent, Subject};
+use tollgate_policy::PolicySet;
+
+use crate::{
+    Gate, Principal, clock,
+    gate::{KEYS, LAST_USE},
+    keys::{KeyRecord, KeySpec, KeyText, PolicyRef, Role, SecretHash, TokenSpec, digest, label},
+};
+
+impl Gate {
+    /// Makes a key. This is the only moment at which it can be seen.
+    pub async fn create_key(
+        &self,
+        by: Option<KeyId>,
+        spec: KeySpec,
+    ) -> Result<(KeyRecord, Secret), Error> {
+        label("name", &spec.name)?;
+        label("owner", &spec.owner)?;
+        for claimed in spec.claims.agents.iter().chain(&spec.claims.identities) {
+            label("claim", claimed)?;
+        }
+        let mut scopes = spec.scopes;
+        scopes.sort();
+        scopes.dedup();
+        if scopes.is_empty() {
+            return Err(refuse(format!("a key needs a scope: {}", list(KeyScope::ALL))));
+        }
+        self.require_policy(&spec.policy)?;
+        let now = self.inner.clock.now_ms();
+        if spec.expires_ms.is_some_and(|end| end <= now) {
+            return Err(refuse("the key would have expired already".to_owned()));
+        }
+        let (secret, hash) = new_secret(KeyText::Key)?;
+        let record = KeyRecord {
+            key_id: self.new_id()?,
+            name: spec.name,
+            owner: spec.owner,
+            scopes,
+            policy: Some(spec.policy),
+            claims: spec.claims,
+            created_ms: now,
+            expires_ms: spec.expires_ms,
+            revoked_ms: None,
+            parent: None,
+            generation: 1,
+            secrets: vec![hash],
+        };
+        let _one_at_a_time = self.inner.changing.lock().await;
+        self.store(Event::KeyCreated, by, record.clone()).await?;
+        Ok((record, secret))
+    }
+
+    /// Makes the key of the person who runs the gate, if there is none that may administer, or if `anew`.
+    pub async fn ensure_admin(&self, anew: bool) -> Result<Option<(KeyRecord, Secret)>, Error> {
+        let now = self.inner.clock.now_ms();
+        let admin = self.keys().into_iter().map(|(record, _)| record).find(|record| {
+            record.parent.is_none()
+                && record.scopes.contains(&KeyScope::Admin)
+                && record.is_active(now)
+        });
+        match admin {
+            Some(record) if anew => self.rotate_key(None, record.key_id, 0).await.map(Some),
+            Some(_) => Ok(None),
+            None => self.create_key(None, KeySpec::for_role("admin", Role::Admin)).await.map(Some),
+        }
+    }
+
+    /// Gives a key a new text. The old one counts for another `grace_ms`.
+    pub async fn rotate_key(
+        &self,
+        by: Option<KeyId>,
+        id: KeyId,
+        grace_ms: i64,
+    ) -> Result<(KeyRecord, Secret), Error> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let mut record = self.active_key(id)?;
+        if record.parent.is_some() {
+            return Err(refuse("a token is not made anew; make another".to_owned()));
+        }
+        let now = self.inner.clock.now_ms();
+        let until = now + grace_ms.clamp(0, TokenSpec::LONGEST_MS);
+        let (secret, hash) = new_secret(KeyText::Key)?;
+        for old in &mut record.secrets {
+            old.until_ms = Some(old.until_ms.map_or(until, |earlier| earlier.min(until)));
+        }
+        record.secrets.retain(|old| old.until_ms.is_none_or(|end| end > now));
+        record.secrets.push(hash);
+        record.generation += 1;
+        self.store(Event::KeyCreated, by, record.clone()).await?;
+        Ok((record, secret))
+    }
+
+    /// Withdraws a key, and with it every token that was made from it.
+    pub async fn revoke_key(&self, by: Option<KeyId>, id: KeyId) -> Result<KeyRecord, Error> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let mut record = self.key(id)?;
+        let now = self.inner.clock.now_ms();
+        if record.revoked_ms.is_some() {
+            return Ok(record);
+        }
+        let is_last_admin = record.parent.is_none()
+            && record.scopes.contains(&KeyScope::Admin)
+            && record.is_active(now)
+            && !self
+                .inner
+                .keys
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .has_other_admin(id, now);
+        if is_last_admin {
+            let problem =
+                "this is the last key that may administer; make another first, or rotate it";
+            return Err(Conflict::new(Clean::already(problem.to_owned())).into());
+        }
+        record.revoked_ms = Some(now);
+        self.store(Event::KeyRevoked, by, record.clone()).await?;
+        Ok(record)
+    }
+
+    /// Makes a short-lived token from the caller's own key. It can only narrow that key.
+    pub async fn mint_token(
+        &self,
+        principal: &Principal,
+        spec: TokenSpec,
+    ) -> Result<(KeyRecord, Secret), Error> {
+        let Some(key) = principal.record().filter(|_| principal.has_long_lived_key()) else {
+            // Whoever has no key learns why; whoever has a token needs the key itself.
+            principal.require(KeyScope::Call).or_else(|error| match error {
+                Error::ScopeMissing(_) => principal.require(KeyScope::Read),
+                other => Err(other),
+            })?;
+            return Err(refuse("a token is made from a key, not from another token".to_owned()));
+        };
+        let scopes = spec.scopes.unwrap_or_else(|| key.scopes.clone());
+        if let Some(beyond) = scopes.iter().find(|scope| !key.scopes.contains(scope)) {
+            return Err(ScopeMissing::new(*beyond, key.scopes.clone()).into());
+        }
+        if scopes.is_empty() {
+            return Err(refuse("a token needs at least one scope".to_owned()));
+        }
+        if let Some(policy) = &spec.policy {
+            self.require_policy(policy)?;
+        }
+        if !(1..=TokenSpec::LONGEST_MS).contains(&spec.lives_ms) {
+            let most = TokenSpec::LONGEST_MS / 1000;
+            return Err(refuse(format!("a token lives from 1 to {most} seconds")));
+        }
+        let now = self.inner.clock.now_ms();
+        let end = now + spec.lives_ms;
+        let (secret, hash) = new_secret(KeyText::Token)?;
+        let record = KeyRecord {
+            key_id: self.new_id()?,
+            name: key.name.clone(),
+            owner: key.owner.clone(),
+            scopes,
+            policy: spec.policy,
+            claims: key.claims.clone(),
+            created_ms: now,
+            expires_ms: Some(key.expires_ms.map_or(end, |own| own.min(end))),
+            revoked_ms: None,
+            parent: Some(key.key_id),
+            generation: 1,
+            secrets: vec![hash],
+        };
+        let _one_at_a_time = self.inner.changing.lock().await;
+        self.store(Event::KeyCreated, Some(key.key_id), record.clone()).await?;
+        Ok((record, secret))
+    }
+
+    /// Every key with its last use, tokens included.
+    pub fn keys(&self) -> Vec<(KeyRecord, Option<i64>)> {
+        self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).list()
+    }
+
+    /// The key with this id, whatever its state.
+    pub fn key(&self, id: KeyId) -> Result<KeyRecord, Error> {
+        let keys = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.get(id).cloned().ok_or_else(|| NotFound::new("key", id.to_string()).into())
+    }
+
+    fn active_key(&self, id: KeyId) -> Result<KeyRecord, Error> {
+        let record = self.key(id)?;
+        if record.is_active(self.inner.clock.now_ms()) {
+            return Ok(record);
+        }
+        let problem = format!("{id} is withdrawn or has expired; make a new key");
+        Err(Conflict::new(Clean::already(problem)).into())
+    }
+
+    /// Puts other policies in place of the running ones. They apply to the next call.
+    pub async fn apply_policies(&self, policies: PolicySet) -> Result<(), Error> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let now = self.inner.clock.now_ms();
+        let event = NewEvent::new(Event::PolicyUpdated, now, Subject::default(), &policies)?;
+        self.inner.append(vec![event]).await?;
+        self.inner.keys.write().unwrap_or_else(PoisonError::into_inner).apply(&policies);
+        *self.inner.policies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policies);
+        Ok(())
+    }
+
+    /// The policies that apply.
+    pub fn policies(&self) -> Arc<PolicySet> {
+        self.inner.policies()
+    }
+
+    /// Names of policies that keys refer to and that are not there. Such keys may do nothing.
+    pub fn missing_policies(&self) -> Vec<(String, String)> {
+        let policies = self.inner.policies();
+        let now = self.inner.clock.now_ms();
+        let missing = |record: &KeyRecord| match &record.policy {
+            Some(PolicyRef::Named(name)) if policies.named(name).is_none() => Some(name.clone()),
+            _ => None,
+        };
+        self.keys()
+            .into_iter()
+            .filter(|(record, _)| record.is_active(now))
+            .filter_map(|(record, _)| missing(&record).map(|policy| (record.name, policy)))
+            .collect()
+    }
+
+    /// Does what is due from time to time: keeps the last uses, and forgets what is over.
+    pub async fn housekeeping(&self) {
+        self.keep_last_use().await;
+        let now = self.inner.clock.now_ms();
+        self.inner.keys.write().unwrap_or_else(PoisonError::into_inner).forget_tokens(now);
+        let ledger = self.inner.ledger.clone();
+        let forgotten = tokio::task::spawn_blocking(move || ledger.forget_expired(now)).await;
+        if let Ok(Err(error)) = forgotten {
+            tracing::warn!(%error, "what has expired cannot be removed now");
+        }
+    }
+
+    /// Keeps when each key was last used, in one write for all of them.
+    pub(crate) async fn keep_last_use(&self) {
+        let put = |(record, used): (KeyRecord, Option<i64>)| {
+            used.filter(|_| record.parent.is_none()).map(|used| Beside::Put {
+                space: LAST_USE,
+                key: record.key_id.to_string().into_bytes(),
+                value: used.to_le_bytes().to_vec(),
+                expires_ms: None,
+            })
+        };
+        let beside: Vec<Beside> = self.keys().into_iter().filter_map(put).collect();
+        if !beside.is_empty() {
+            // It is a convenience: if it cannot be written now, it will be the next time.
+            let _ = self.inner.append(Batch { events: Vec::new(), beside }).await;
+        }
+    }
+
+    fn require_policy(&self, policy: &PolicyRef) -> Result<(), Error> {
+        let PolicyRef::Named(name) = policy else { return Ok(()) };
+        let policies = self.inner.policies();
+        if policies.named(name).is_some() {
+            return Ok(());
+        }
+        let known = list(policies.names());
+        let problem = format!(
+            "there is no policy {}; there is {known}",
+            tollgate_contract::Quoted::new(name)
+        );
+        Err(refuse(problem))
+    }
+
+    fn new_id(&self) -> Result<KeyId, Error> {
+        let at = u64::try_from(self.inner.clock.now_ms()).unwrap_or_default();
+        Ok(KeyId::from_parts(at, clock::random()?))
+    }
+
+    /// Writes the change of a key, and then lets it count.
+    async fn store(&self, event: Event, by: Option<KeyId>, record: KeyRecord) -> Result<(), Error> {
+        let now = self.inner.clock.now_ms();
+        let mut payload = serde_json::to_value(&record).unwrap_or_default();
+        if let Some(payload) = payload.as_object_mut() {
+            payload.insert("by".to_owned(), by.map_or(Value::Null, |id| json!(id)));
+        }
+        let events = vec![NewEvent::new(event, now, Subject::default(), &payload)?];
+        let kept = Beside::Put {
+            space: KEYS,
+            key: record.key_id.to_string().into_bytes(),
+            value: serde_json::to_vec(&record).unwrap_or_default(),
+            // A token that is over needs no memory; a key's stays, so that whoever uses it learns why.
+            expires_ms: record.expires_ms.filter(|_| record.parent.is_some()),
+        };
+        self.inner.append(Batch { events, beside: vec![kept] }).await?;
+        let policies = self.inner.policies();
+        self.inner.keys.write().unwrap_or_else(PoisonError::into_inner).put(record, &policies);
+        Ok(())
+    }
+}
+
+impl Default for TokenSpec {
+    fn default() -> Self {
+        Self { scopes: None, policy: None, lives_ms: Self::USUAL_MS }
+    }
+}
+
+impl KeySpec {
+    /// A key for a purpose.
+    pub fn for_role(name: impl Into<String>, role: Role) -> Self {
+        Self {
+            name: name.into(),
+            owner: "local".to_owned(),
+            scopes: role.scopes(),
+            policy: role.policy(),
+            claims: role.claims(),
+            expires_ms: None,
+        }
+    }
+}
+
+fn new_secret(kind: KeyText) -> Result<(Secret, SecretHash), Error> {
+    let secret = kind.make()?;
+    let sha256 = hex(&digest(&secret)).to_string();
+    Ok((secret, SecretHash { sha256, until_ms: None }))
+}
+
+fn refuse(problem: String) -> Error {
+    InvalidRequest::new(Clean::already(problem), Vec::new()).into()
+}

@@ -1,0 +1,78 @@
+//! What comes of a call.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tollgate_contract::{
+    Error, ErrorCode, InputHash, ToolName, Verdict,
+    error::ErrorObject,
+    id::{CallId, RunId},
+};
+
+/// A call that gave a result. Members stand in the order of the wire format.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCallResult {
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub call_id: CallId,
+    /// The tool, by its canonical name.
+    pub tool: ToolName,
+    /// The hash of the redacted canonical input.
+    pub input_hash: InputHash,
+    /// What the tool gave, as it gave it.
+    pub output: Value,
+    /// Was it recorded before, and nothing was run now?
+    pub replayed: bool,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The gate's answer.
+    pub verdict: Value,
+}
+
+/// A call that gave no result: refused, or failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallFailure {
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub call_id: CallId,
+    /// The hash of the input, if it came that far.
+    pub input_hash: Option<InputHash>,
+    /// The error, for the caller.
+    pub error: ErrorObject,
+    /// The error, for the person who runs the gate.
+    pub operator: String,
+    /// The gate's answer, if it came that far.
+    pub verdict: Option<Value>,
+    /// Did the executor start?
+    pub started: bool,
+    /// Was it recorded before, and nothing was run now?
+    pub replayed: bool,
+}
+
+impl CallFailure {
+    /// The code.
+    pub fn code(&self) -> ErrorCode {
+        self.error.code
+    }
+
+    pub(crate) fn new(run_id: RunId, call_id: CallId, error: &Error) -> Self {
+        Self {
+            run_id,
+            call_id,
+            input_hash: None,
+            error: error.object(None),
+            operator: error.operator(),
+            verdict: None,
+            started: false,
+            replayed: false,
+        }
+    }
+}
+
+/// A verdict as it is served.
+pub(crate) fn shown(verdict: &Verdict) -> Value {
+    // A verdict is words, numbers and lists; writing it cannot fail.
+    serde_json::to_value(verdict).unwrap_or_default()
+}

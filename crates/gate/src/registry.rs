@@ -1,0 +1,290 @@
+//! What can be called, and what does the work. Only the gate can make an [`Admitted`], and an executor
+//! takes nothing else: there is no way to it that does not lead through the gate.
+
+use std::{
+    collections::HashMap, future::Future, marker::PhantomData, pin::Pin, sync::Arc, time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tollgate_contract::{
+    ContractTool, Declaration, Error, KeyFacts, Manifest, ToolDeclaration, ToolName, Violation,
+    Violations,
+    error::{Internal, InvalidInput},
+    id::{CallId, RunId},
+    invariant::Rule,
+    schema::{InputProblem, Schema},
+    text::plain_shape,
+};
+
+use crate::clock::Clock;
+
+/// The work of an executor.
+pub type Working = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> + Send>>;
+
+/// Does a tool's work.
+pub trait Executor: Send + Sync + 'static {
+    /// Runs one admitted call. It is dropped when its deadline passes, or some time after it was
+    /// cancelled.
+    fn execute(&self, call: Admitted) -> Working;
+}
+
+/// Why a tool gave no result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolFailure {
+    pub(crate) error: Error,
+    pub(crate) outcome_unknown: bool,
+}
+
+impl ToolFailure {
+    /// Nobody knows whether the call took effect.
+    pub fn outcome_unknown(mut self) -> Self {
+        self.outcome_unknown = true;
+        self
+    }
+}
+
+impl From<Error> for ToolFailure {
+    fn from(error: Error) -> Self {
+        Self { error, outcome_unknown: false }
+    }
+}
+
+/// A call that the gate has let through. Nobody else can make one.
+pub struct Admitted {
+    pub(crate) input: Value,
+    pub(crate) context: Context,
+}
+
+impl Admitted {
+    /// The input, which fits the tool's schema.
+    pub fn input(&self) -> &Value {
+        &self.input
+    }
+
+    /// What surrounds the call.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+}
+
+/// What surrounds a call while it runs.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) call_id: CallId,
+    pub(crate) run_id: RunId,
+    pub(crate) tool: Arc<ContractTool>,
+    pub(crate) key: Option<Arc<KeyFacts>>,
+    pub(crate) session: Option<String>,
+    pub(crate) deadline: Instant,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) upstream_key: Option<String>,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Context {
+    /// The call.
+    pub fn call_id(&self) -> CallId {
+        self.call_id
+    }
+
+    /// The run that it belongs to.
+    pub fn run_id(&self) -> RunId {
+        self.run_id
+    }
+
+    /// The contract.
+    pub fn tool(&self) -> &ContractTool {
+        &self.tool
+    }
+
+    /// The key that called; `None` for a caller without one.
+    pub fn key(&self) -> Option<&KeyFacts> {
+        self.key.as_deref()
+    }
+
+    /// The session that it belongs to.
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// How much time is left.
+    pub fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Says when the caller has given up. What runs on must stop soon: it is dropped after a while.
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+
+    /// The key to send to an upstream that deduplicates: the same for every attempt of one call.
+    pub fn upstream_key(&self) -> Option<&str> {
+        self.upstream_key.as_deref()
+    }
+
+    /// What can be called here.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Milliseconds since 1970, by the gate's clock.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+}
+
+/// One tool: its contract, its schema made ready, and what does its work.
+pub(crate) struct Tool {
+    pub(crate) contract: Arc<ContractTool>,
+    pub(crate) input_schema: Option<Schema>,
+    pub(crate) executor: Option<Arc<dyn Executor>>,
+}
+
+/// Every tool of a gate.
+pub struct Registry {
+    manifest: Arc<Manifest>,
+    tools: HashMap<ToolName, Arc<Tool>>,
+}
+
+/// A registry that is being filled by packs.
+#[derive(Default)]
+pub struct Packs {
+    declarations: Vec<ToolDeclaration>,
+    executors: HashMap<ToolName, Arc<dyn Executor>>,
+}
+
+impl Packs {
+    /// No tools yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool whose executor takes and gives what the declaration says.
+    pub fn add<I, O, F, Fut>(self, declaration: Declaration<I, O>, work: F) -> Self
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(I, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, ToolFailure>> + Send + 'static,
+    {
+        let executor = Typed { work: Arc::new(work), types: PhantomData::<fn(I) -> O> };
+        self.add_untyped(declaration.erase(), executor)
+    }
+
+    /// Adds a tool that only reads what is in memory, and gives its output already written.
+    pub fn add_reading<I, O>(
+        self,
+        declaration: Declaration<I, O>,
+        work: impl Fn(I, &Context) -> Result<Value, ToolFailure> + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned + Send + 'static,
+    {
+        self.add_untyped(declaration.erase(), Reading { work, input: PhantomData::<fn(I)> })
+    }
+
+    /// Adds a tool whose input and output are only known by their schemas.
+    pub fn add_untyped(mut self, declared: ToolDeclaration, executor: impl Executor) -> Self {
+        self.executors.insert(declared.tool.name.clone(), Arc::new(executor));
+        self.declarations.push(declared);
+        self
+    }
+
+    /// Adds an entry that is listed and never called.
+    pub fn list(mut self, declared: ToolDeclaration) -> Self {
+        self.declarations.push(declared);
+        self
+    }
+
+    /// Checks all of it together.
+    pub fn build(self) -> Result<Registry, Violations> {
+        let manifest = Arc::new(Manifest::from_declarations(self.declarations)?);
+        let mut executors = self.executors;
+        let mut tools = HashMap::new();
+        for contract in manifest.entries() {
+            let schema = contract.input_schema.as_ref().map(Schema::compile).transpose();
+            let input_schema = schema.map_err(|error| {
+                Violation::new(
+                    contract.name.as_str(),
+                    "inputSchema",
+                    Rule::Shape,
+                    error.to_string(),
+                )
+            })?;
+            let executor = executors.remove(&contract.name);
+            let contract = Arc::new(contract.clone());
+            tools
+                .insert(contract.name.clone(), Arc::new(Tool { contract, input_schema, executor }));
+        }
+        Ok(Registry { manifest, tools })
+    }
+}
+
+impl Registry {
+    /// What can be called.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    pub(crate) fn tool(&self, name: &ToolName) -> Option<&Arc<Tool>> {
+        self.tools.get(name)
+    }
+}
+
+/// An executor over types: it reads its input and writes its output.
+struct Typed<I, O, F> {
+    work: Arc<F>,
+    types: PhantomData<fn(I) -> O>,
+}
+
+impl<I, O, F, Fut> Executor for Typed<I, O, F>
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    F: Fn(I, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, ToolFailure>> + Send + 'static,
+{
+    fn execute(&self, call: Admitted) -> Working {
+        let work = Arc::clone(&self.work);
+        Box::pin(async move {
+            let Admitted { input, context } = call;
+            let input = typed(input, &context)?;
+            let output = work(input, context).await?;
+            serde_json::to_value(&output).map_err(|error| {
+                Error::from(Internal::new(format!("an output is no JSON: {error}"))).into()
+            })
+        })
+    }
+}
+
+/// An executor that is done at once.
+struct Reading<I, F> {
+    work: F,
+    input: PhantomData<fn(I)>,
+}
+
+impl<I, F> Executor for Reading<I, F>
+where
+    I: DeserializeOwned + Send + 'static,
+    F: Fn(I, &Context) -> Result<Value, ToolFailure> + Send + Sync + 'static,
+{
+    fn execute(&self, call: Admitted) -> Working {
+        let Admitted { input, context } = call;
+        let output = typed(input, &context).and_then(|input| (self.work)(input, &context));
+        Box::pin(std::future::ready(output))
+    }
+}
+
+/// The input as the type that an executor reads. A schema that was taken from the type lets nothing else
+/// through; this is the last resort.
+fn typed<I: DeserializeOwned>(input: Value, context: &Context) -> Result<I, ToolFailure> {
+    serde_json::from_value(input).map_err(|error| {
+        let message = plain_shape(&error.to_string());
+        let problem = InputProblem { pointer: String::new(), message };
+        Error::from(InvalidInput::new(context.tool.name.clone(), vec![problem])).into()
+    })
+}

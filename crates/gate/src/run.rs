@@ -1,0 +1,133 @@
+//! The second stage: the start is recorded, and the executor works, within its deadline and until its
+//! caller gives up.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tollgate_contract::{
+    Error, SideEffect,
+    error::{Cancelled, Internal, Timeout},
+    event::Event,
+    text::hex,
+};
+use tollgate_ledger::Batch;
+
+use crate::{
+    admit::{Arrived, Ready},
+    gate::{RunningCall, millis},
+    outcome::shown,
+    registry::{Admitted, Context, ToolFailure},
+};
+
+/// A call that ran, and what its executor gave.
+pub(crate) struct Ran {
+    pub(crate) ready: Ready,
+    pub(crate) verdict: Value,
+    pub(crate) ended: Result<Value, ToolFailure>,
+    pub(crate) duration_ms: u64,
+}
+
+impl Ready {
+    /// Must its start be on disk before the executor starts? So it is for all that has an effect, and
+    /// for all that must not run twice.
+    pub(crate) fn starts_on_disk(&self) -> bool {
+        let contract = &self.tool.contract;
+        contract.side_effect != SideEffect::None
+            || contract.cost_effect != tollgate_contract::CostEffect::None
+            || self.claim.is_some()
+    }
+}
+
+impl Arrived {
+    /// Writes the start where it must be on disk first.
+    pub(crate) async fn start(&self, ready: &Ready) -> Result<(), Error> {
+        if !ready.starts_on_disk() {
+            return Ok(());
+        }
+        let now = self.gate.clock.now_ms();
+        let (call, run) = (self.about.call_id, self.about.run_id);
+        let verdict = shown(&ready.verdict);
+        let started = self.about.started(now, &self.call.input, ready.input_hash, &verdict)?;
+        let key = self.about.key.as_ref().map(|key| key.id);
+        let running = RunningCall { call, run, key, tool: ready.tool.contract.name.clone() };
+        let mut beside = vec![running.put()];
+        if let Some((claim, _)) = &ready.claim {
+            beside.push(claim.started(call, run, now));
+        }
+        self.gate.append(Batch { events: vec![started], beside }).await?;
+        Ok(())
+    }
+
+    /// Lets the executor work.
+    pub(crate) async fn run(&self, ready: Ready) -> Ran {
+        let hash = ready.input_hash;
+        self.tell(Event::CallStarted, || json!({"inputHash": hash}));
+        let verdict = shown(&ready.verdict);
+        let since = Instant::now();
+        let ended = self.execute(&ready).await;
+        let duration_ms = millis(since);
+        self.gate.metrics.seconds.observe(since.elapsed().as_secs_f64());
+        Ran { ready, verdict, ended, duration_ms }
+    }
+
+    async fn execute(&self, ready: &Ready) -> Result<Value, ToolFailure> {
+        let contract = &ready.tool.contract;
+        let name = || contract.name.clone();
+        let Some(executor) = &ready.tool.executor else {
+            return Err(
+                Error::from(Internal::new("a tool without an executor was let through")).into()
+            );
+        };
+        let most = self.gate.settings.call_timeout;
+        let timeout = self.options.timeout.unwrap_or(most).min(most);
+        let deadline = tokio::time::Instant::now() + timeout;
+        let context = Context {
+            call_id: self.about.call_id,
+            run_id: self.about.run_id,
+            tool: contract.clone(),
+            key: self.about.key.clone(),
+            session: self.call.session.clone(),
+            deadline,
+            cancelled: self.cancelled.child_token(),
+            upstream_key: ready
+                .claim
+                .as_ref()
+                .map(|(claim, _)| hex(claim.name.as_bytes()).to_string()),
+            manifest: self.gate.registry.manifest().clone(),
+            clock: self.gate.clock.clone(),
+        };
+        let cancelled = context.cancelled.clone();
+        let admitted = Admitted { input: self.call.input.clone(), context };
+        // In a task of its own: a panic ends the call and nothing else, and it can be stopped.
+        let mut work = tokio::spawn(executor.execute(admitted));
+        // Stopping something that changes the world leaves open what it has changed.
+        let stopped = |error: Error| {
+            let failure = ToolFailure::from(error);
+            if contract.side_effect == SideEffect::None {
+                failure
+            } else {
+                failure.outcome_unknown()
+            }
+        };
+        let panicked =
+            |_| stopped(Internal::new(format!("the executor of `{}` panicked", name())).into());
+        tokio::select! {
+            done = &mut work => done.unwrap_or_else(|error| Err(panicked(error))),
+            () = tokio::time::sleep_until(deadline) => {
+                cancelled.cancel();
+                work.abort();
+                let after = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                Err(stopped(Timeout::new(name(), after).into()))
+            }
+            () = self.cancelled.cancelled() => {
+                match tokio::time::timeout(self.gate.settings.cancel_grace, &mut work).await {
+                    Ok(done) => done.unwrap_or_else(|error| Err(panicked(error))),
+                    Err(_) => {
+                        work.abort();
+                        Err(stopped(Cancelled::new(name()).into()))
+                    }
+                }
+            }
+        }
+    }
+}

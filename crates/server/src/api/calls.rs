@@ -1,0 +1,169 @@
+//! The calls that were made, from the projection of the ledger.
+
+use axum::http::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tollgate_contract::{Error, KeyScope, error::NotFound};
+use tollgate_ledger::{CallQuery, CallRow, StoredEvent};
+
+use super::events::blocking;
+use crate::{
+    endpoint::{Access, Ask, Endpoint, Nothing, endpoint},
+    reply::{Failed, Reply},
+};
+
+/// Which calls.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Which {
+    /// Only of this tool.
+    #[serde(default)]
+    tool: Option<String>,
+    /// Only of this key.
+    #[serde(default)]
+    key: Option<String>,
+    /// Only with this outcome: `running`, `completed`, `failed`, `denied` or `unknown`.
+    #[serde(default)]
+    outcome: Option<String>,
+    /// Only before this event; for the next page, the `seq` of the last call of this one.
+    #[serde(default)]
+    before: Option<u64>,
+    /// At most so many; 100 unless said otherwise.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u64>,
+}
+
+/// Calls, the newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Calls {
+    /// The calls.
+    calls: Vec<Row>,
+}
+
+/// One call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CallRow")]
+struct Row {
+    /// The call.
+    call_id: String,
+    /// The run.
+    run_id: Option<String>,
+    /// The tool.
+    tool: Option<String>,
+    /// The key that called.
+    key_id: Option<String>,
+    /// The session.
+    session: Option<String>,
+    /// Its first event.
+    seq: u64,
+    /// Its last event.
+    ended_seq: Option<u64>,
+    /// When it started, in milliseconds since 1970.
+    started_ms: i64,
+    /// When it ended.
+    ended_ms: Option<i64>,
+    /// `running`, `completed`, `failed`, `denied` or `unknown`.
+    outcome: String,
+    /// The error code.
+    code: Option<String>,
+    /// How long it took.
+    duration_ms: Option<i64>,
+}
+
+impl From<CallRow> for Row {
+    fn from(row: CallRow) -> Self {
+        let CallRow {
+            call_id,
+            run_id,
+            tool,
+            key_id,
+            session,
+            seq,
+            ended_seq,
+            started_ms,
+            ended_ms,
+            outcome,
+            code,
+            duration_ms,
+        } = row;
+        Self {
+            call_id,
+            run_id,
+            tool,
+            key_id,
+            session,
+            seq,
+            ended_seq,
+            started_ms,
+            ended_ms,
+            outcome,
+            code,
+            duration_ms,
+        }
+    }
+}
+
+/// One call, with everything that is recorded of it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Whole {
+    /// The call.
+    call: Row,
+    /// Its events, with the verdict and every step of it.
+    events: Vec<Value>,
+}
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let read = Access::Scope(KeyScope::Read);
+    vec![
+        endpoint(
+            Method::GET,
+            "/v1/calls",
+            "listCalls",
+            "The calls that were made, the newest first",
+            read,
+        )
+        .serve(200, "The calls", list),
+        endpoint(Method::GET, "/v1/calls/{id}", "getCall", "One call with its record", read)
+            .serve(200, "The call", get),
+    ]
+}
+
+async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<Calls>, Failed> {
+    let wanted = ask.query;
+    let limit = wanted.limit.unwrap_or(100).clamp(1, 1000);
+    let query = CallQuery {
+        tool: wanted.tool,
+        key_id: wanted.key,
+        outcome: wanted.outcome,
+        before: wanted.before,
+        limit,
+    };
+    let app = ask.app;
+    let calls = blocking(move || app.queries.calls(&query)).await?;
+    Ok(Reply::ok(Calls { calls: calls.into_iter().map(Row::from).collect() }))
+}
+
+async fn get(ask: Ask<Nothing, Nothing>) -> Result<Reply<Whole>, Failed> {
+    let id = ask.part("id").to_owned();
+    let app = ask.app;
+    let wanted = id.clone();
+    let found = blocking(move || {
+        let Some(call) = app.queries.call(&wanted)? else { return Ok(None) };
+        let events = app.gate.read(|reader| {
+            let mut events = Vec::new();
+            for seq in [Some(call.seq), call.ended_seq].into_iter().flatten() {
+                events.extend(reader.tail(seq.saturating_sub(1), 1)?);
+            }
+            Ok(events)
+        })?;
+        Ok(Some((call, events)))
+    });
+    let (call, mut events) = found.await?.ok_or_else(|| Error::from(NotFound::new("call", id)))?;
+    events.dedup_by_key(|event: &mut StoredEvent| event.seq);
+    let events =
+        events.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect();
+    Ok(Reply::ok(Whole { call: Row::from(call), events }))
+}

@@ -1,0 +1,24 @@
+//! What each route does, one file for each part of the API.
+
+mod calls;
+mod contracts;
+mod events;
+mod health;
+mod keys;
+mod tools;
+
+pub(crate) use contracts::ServedManifest;
+
+use crate::endpoint::Endpoint;
+
+/// Every endpoint.
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    let mut all = Vec::new();
+    all.extend(contracts::endpoints());
+    all.extend(tools::endpoints());
+    all.extend(calls::endpoints());
+    all.extend(events::endpoints());
+    all.extend(keys::endpoints());
+    all.extend(health::endpoints());
+    all
+}

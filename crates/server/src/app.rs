@@ -1,0 +1,225 @@
+//! The server: what its handlers share, how it starts, and how it stops.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    extract::{MatchedPath, Request, State},
+    http::{Method, StatusCode},
+    middleware::{self, Next},
+    response::Response,
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tollgate_contract::{Error, error::NotFound, id::RequestId};
+use tollgate_gate::Gate;
+use tollgate_ledger::Queries;
+
+use crate::{
+    api,
+    endpoint::{Endpoint, router},
+    listen::{self, Listening},
+    openapi,
+    reply::{Failed, REQUEST_ID},
+    request::{Transport, principal, refuse},
+};
+
+/// How much of one client is borne, and who is believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Most bytes of a body.
+    pub max_body_bytes: usize,
+    /// Most bytes of the headers.
+    pub max_header_bytes: usize,
+    /// Most connections at a time.
+    pub max_connections: usize,
+    /// How long the headers of a request may take.
+    pub header_timeout: Duration,
+    /// How long its body may take.
+    pub body_timeout: Duration,
+    /// How long a client may stop reading what it asked for.
+    pub stalled_after: Duration,
+    /// How long calls may go on when the server stops.
+    pub stop_grace: Duration,
+    /// Names of this gate beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of pages that may use this gate beside its own.
+    pub allowed_origins: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 1024 * 1024,
+            max_header_bytes: 16 * 1024,
+            max_connections: 1024,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            stalled_after: Duration::from_secs(30),
+            stop_grace: Duration::from_secs(30),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        }
+    }
+}
+
+/// What every handler has.
+pub(crate) struct App {
+    pub(crate) gate: Gate,
+    pub(crate) queries: Queries,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) since: Instant,
+    /// The last event that is stored.
+    pub(crate) head: watch::Receiver<u64>,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) metrics: Registry,
+    pub(crate) manifest: api::ServedManifest,
+    pub(crate) openapi: Vec<u8>,
+    requests: Family<RequestLabels, Counter>,
+    pub(crate) streams: Gauge,
+    ids: AtomicU64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+impl App {
+    /// A name for the next request.
+    pub(crate) fn request_id(&self) -> RequestId {
+        // It need not be a secret, only unique: time, this process's start, and a number.
+        let at = u64::try_from(self.gate.clock().now_ms()).unwrap_or_default();
+        let [a, b, c, d, e, f, g, h] = self.ids.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let [.., y, z] = std::process::id().to_be_bytes();
+        RequestId::from_parts(at, [y, z, a, b, c, d, e, f, g, h])
+    }
+}
+
+/// A server that is ready to serve.
+pub struct Server {
+    app: Arc<App>,
+    router: Router,
+    head: watch::Sender<u64>,
+}
+
+impl Server {
+    /// A server over this gate.
+    pub fn new(gate: Gate, settings: Settings) -> Result<Self, Error> {
+        let mut metrics = Registry::default();
+        gate.metrics().register(&mut metrics);
+        let requests = Family::default();
+        metrics.register(
+            "tollgate_http_requests",
+            "HTTP requests by method, route and status",
+            Family::clone(&requests),
+        );
+        let streams = Gauge::default();
+        metrics.register("tollgate_streams", "Event streams that are open", streams.clone());
+        let (head, heard) = watch::channel(gate.ledger().head().seq);
+        let endpoints = api::endpoints();
+        let queries = gate.ledger().queries()?;
+        let app = Arc::new(App {
+            manifest: api::ServedManifest::of(gate.manifest()),
+            queries,
+            gate,
+            settings: Arc::new(settings),
+            since: Instant::now(),
+            head: heard,
+            stopping: CancellationToken::new(),
+            metrics,
+            openapi: serde_json::to_vec(&openapi::document(&endpoints)).unwrap_or_default(),
+            requests,
+            streams,
+            ids: AtomicU64::new(1),
+        });
+        let router = whole(&endpoints, &app);
+        Ok(Self { app, router, head })
+    }
+
+    /// Serves until `stop` is cancelled. Then nothing new is taken, what runs may finish for a while, and
+    /// what still runs after that is cancelled and recorded as such.
+    pub async fn serve(self, listening: Vec<Listening>, stop: CancellationToken) {
+        let head = self.head;
+        self.app.gate.ledger().on_commit(move |at| {
+            head.send_replace(at.seq);
+        });
+        let settings = Arc::clone(&self.app.settings);
+        let connections = listen::serve(listening, self.router, Arc::clone(&settings), stop).await;
+        // Streams of events have no end of their own.
+        self.app.stopping.cancel();
+        let draining = self.app.gate.drain(settings.stop_grace);
+        let finishing = connections.shutdown();
+        tokio::pin!(finishing);
+        tokio::select! {
+            () = draining => {
+                // The calls have ended; their answers are on their way.
+                let _ = tokio::time::timeout(Duration::from_secs(2), finishing).await;
+            }
+            () = &mut finishing => self.app.gate.drain(settings.stop_grace).await,
+        }
+    }
+}
+
+/// Every route, and what surrounds them.
+fn whole(endpoints: &[Endpoint], app: &Arc<App>) -> Router {
+    router(endpoints)
+        .method_not_allowed_fallback(not_allowed)
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
+        .with_state(Arc::clone(app))
+}
+
+async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    let method = match request.method() {
+        known @ (&Method::GET | &Method::POST | &Method::DELETE) => known.to_string(),
+        // A caller can make up methods; it cannot make up labels.
+        _ => "OTHER".to_owned(),
+    };
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    app.requests.get_or_create(&RequestLabels { method, route, status }).inc();
+    response
+}
+
+/// Checks what every request is checked for, and gives the error that it then gets.
+fn checked(app: &App, request: Request, failed: Failed) -> Response {
+    let id = app.request_id();
+    let (parts, _) = request.into_parts();
+    let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Unix);
+    let failed = match principal(&parts, transport, &app.gate, &app.settings) {
+        Ok(_) => failed,
+        Err(error) => error.into(),
+    };
+    let mut response = failed.response(id);
+    if let Ok(value) = id.to_string().try_into() {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+async fn not_found(State(app): State<Arc<App>>, request: Request) -> Response {
+    let path = NotFound::new("path", request.uri().path());
+    checked(&app, request, Error::from(path).into())
+}
+
+async fn not_allowed(State(app): State<Arc<App>>, request: Request) -> Response {
+    let problem = "this path does not know this method; the header `Allow` says which it knows";
+    let failed = Failed::from(refuse(problem)).with_status(StatusCode::METHOD_NOT_ALLOWED);
+    checked(&app, request, failed)
+}

@@ -1,0 +1,132 @@
+//! `tollgate agent --tool`: the direct mode, live with a key of its own, or from a trace.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tollgate_agent::{Recorder, Replayer, TraceFile};
+use tollgate_contract::{Secret, error::ErrorObject};
+use tollgate_gate::secret_file;
+
+use super::{call::done, trace};
+use crate::{
+    cli::AgentArgs,
+    client::{self, Client},
+    exit::Exit,
+    output::{Failure, Output, note, write_out},
+    part::Part,
+    place::{AGENT_KEY, GateArgs, read_key},
+};
+
+pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
+    let input = super::input(&args.input)?;
+    let last = match &args.replay_trace {
+        Some(file) => replayed(args, file, &input)?,
+        None => client::wait(live(args, &input))?,
+    };
+    // The stream has told everything, the error included; only how the command ends is left to say.
+    if let Some(error) = last.get("error") {
+        let error: Option<ErrorObject> = serde_json::from_value(error.clone()).ok();
+        let Some(error) = error else { return Ok(Exit::Failed) };
+        return if args.stream_json { Ok(Exit::of(error.code)) } else { Err(Failure::of(error)) };
+    }
+    if args.stream_json {
+        return Ok(Exit::Ok);
+    }
+    let result = last.part("result");
+    let written = output.success(result, || format!("{:#}\n", result.part("output")));
+    if !output.is_json() {
+        note(&done(result));
+    }
+    Ok(written)
+}
+
+/// Answers from a trace. Gives the last event.
+fn replayed(args: &AgentArgs, file: &Path, input: &Value) -> Result<Value, Failure> {
+    let trace = trace::read(file)?;
+    let mut replayer = Replayer::new(&trace);
+    let last = std::cell::RefCell::new(Value::Null);
+    // What came of it is in the last event as well.
+    let _ = replayer.call(&args.tool, input, |event| {
+        tell(args, &event);
+        last.replace(event);
+    });
+    let unused = replayer.unused().len();
+    if unused > 0 {
+        note(&format!(
+            "! {unused} recorded call{} of this trace not asked for",
+            if unused == 1 { " was" } else { "s were" }
+        ));
+    }
+    Ok(last.into_inner())
+}
+
+/// Runs the tool through the gate. Gives the last event.
+async fn live(args: &AgentArgs, input: &Value) -> Result<Value, Failure> {
+    // A trace that cannot be written is found out before anything is called.
+    let recorder = args.record_trace.as_deref().map(TraceFile::open).transpose();
+    let mut recorder = recorder.map_err(Failure::new)?.map(Recorder::new);
+    let key = own_key(&args.gate).await?;
+    let client = Client::new(&args.gate, Some(key))?;
+    let mut body = client::call_body(input.clone());
+    if let (Some(file), Some(body)) = (&args.policy, body.as_object_mut()) {
+        body.insert("policy".to_owned(), super::one_policy(file)?);
+    }
+    let mut recording = recorder.as_mut().map(|recorder| recorder.begin(input));
+    let mut events = Vec::new();
+    let path = client::tool_path(&args.tool, "stream");
+    client
+        .stream(&path, &body, |event| {
+            let is_last =
+                event.word("type") == "run.completed" || event.word("type") == "run.failed";
+            let waits = recorder.is_some() && Recorder::waits_for_trace(&event);
+            events.push(event.clone());
+            if !waits {
+                tell(args, &event);
+            }
+            if is_last && let (Some(recorder), Some(recording)) = (&mut recorder, recording.take())
+            {
+                recorder.finish(recording, &events).map_err(Failure::new)?;
+                events
+                    .iter()
+                    .filter(|event| Recorder::waits_for_trace(event))
+                    .for_each(|event| tell(args, event));
+            }
+            Ok(())
+        })
+        .await?;
+    let last = events.pop().unwrap_or_default();
+    match last.part("type").as_str() {
+        Some("run.completed" | "run.failed") => Ok(last),
+        _ => {
+            Err(Failure::unreachable(&args.gate.address()?, "the stream ended before the run did"))
+        }
+    }
+}
+
+fn tell(args: &AgentArgs, event: &Value) {
+    if args.stream_json {
+        write_out(format!("{event}\n").as_bytes());
+    }
+}
+
+/// The key that agents of this data folder use: never the admin's. It is made when it is first needed.
+async fn own_key(gate: &GateArgs) -> Result<Secret, Failure> {
+    if let Some(key) = gate.named_key()? {
+        return Ok(key);
+    }
+    let file = gate.data.folder()?.join(AGENT_KEY);
+    if let Some(key) = read_key(&file)? {
+        return Ok(key);
+    }
+    let Some(admin) = gate.key()? else {
+        return Err(Failure::new(tollgate_contract::error::MissingApiKey::new(None))
+            .with_help("set TOLLGATE_API_KEY, or name the data folder of a gate with --data"));
+    };
+    let admin = Client::new(gate, Some(admin))?;
+    let made = admin.post("/v1/keys", &json!({"name": "agent", "role": "agent"})).await?;
+    let key = Secret::new(made.word("secret").to_owned());
+    let text = format!("{}\n", key.expose());
+    secret_file::write(&file, text.as_bytes())
+        .map_err(|error| Failure::bad_input(format!("cannot keep the agent's key: {error}")))?;
+    Ok(key)
+}

@@ -1,0 +1,68 @@
+//! `tollgate call`: one call through the gate.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::{
+    cli::CallArgs,
+    client::{self, Client},
+    exit::Exit,
+    output::{Failure, Output, note, wrap},
+    part::Part,
+};
+
+pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut body = client::call_body(super::input(&args.input)?);
+    let policy = args.policy.as_deref().map(super::one_policy).transpose()?;
+    let timeout = args.timeout.as_deref().map(super::duration_ms).transpose()?;
+    if let Some(body) = body.as_object_mut() {
+        let words = [("scope", args.scope), ("urgency", args.urgency), ("session", args.session)];
+        for (name, value) in words {
+            if let Some(value) = value {
+                body.insert(name.to_owned(), value.into());
+            }
+        }
+        if let Some(policy) = policy {
+            body.insert("policy".to_owned(), policy);
+        }
+        if let Some(ms) = timeout {
+            body.insert("timeoutMs".to_owned(), ms.into());
+        }
+    }
+    let client = Client::new(&args.gate, args.gate.key()?)?;
+    let path = client::tool_path(&args.tool, "call");
+    let key = args.idempotency_key.as_deref();
+    let result = client::wait(client.post_once(&path, &body, key))?;
+    let written = output.success(&result, || {
+        let steps = if args.explain { steps(result.part("verdict")) } else { String::new() };
+        format!("{steps}{:#}\n", result.part("output"))
+    });
+    if !output.is_json() {
+        note(&done(&result));
+    }
+    Ok(written)
+}
+
+/// One line about a call that was let through.
+pub(super) fn done(result: &Value) -> String {
+    let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
+    let again = if *result.part("replayed") == true { ", recorded earlier" } else { "" };
+    format!("✓ {} in {} ms{again} ({})", text("tool"), result.part("durationMs"), text("callId"))
+}
+
+/// The steps of a decision.
+fn steps(verdict: &Value) -> String {
+    let mut text = String::new();
+    for step in verdict.part("explain").as_array().into_iter().flatten() {
+        let word = |name: &str| step[name].as_str().unwrap_or_default();
+        let mark = match word("outcome") {
+            "pass" => "✓",
+            "ask" => "?",
+            _ => "✗",
+        };
+        let _ = writeln!(text, "{mark} {:<17} {}", word("step"), wrap(word("because"), 20));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,199 @@
+//! `tollgate doctor`: is everything in order, and if not, what to do.
+
+use std::{fmt::Write, fs, path::Path};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tollgate_ledger::Reader;
+
+use crate::{
+    cli::DoctorArgs,
+    client::{Client, wait},
+    config::Config,
+    exit::Exit,
+    output::{Failure, Output, wrap},
+    part::Part,
+    place::{ADMIN_KEY, AGENT_KEY},
+};
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// How it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Good,
+    Note,
+    Bad,
+}
+
+impl Check {
+    fn good(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Good, found: found.into(), advice: None }
+    }
+
+    fn note(name: &'static str, found: impl Into<String>, advice: &str) -> Self {
+        Self { name, state: State::Note, found: found.into(), advice: Some(advice.to_owned()) }
+    }
+
+    fn bad(name: &'static str, found: impl Into<String>, advice: &str) -> Self {
+        Self { name, state: State::Bad, found: found.into(), advice: Some(advice.to_owned()) }
+    }
+}
+
+pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut checks = vec![Check::good("version", env!("CARGO_PKG_VERSION"))];
+    checks.push(configuration(args));
+    let data = args.gate.data.folder()?;
+    let is_there = data.is_dir();
+    if is_there {
+        checks.push(Check::good("data folder", data.display().to_string()));
+        checks.push(private(&data));
+        checks.push(ledger(&data));
+        checks.push(key_file("admin key", &data.join(ADMIN_KEY), true));
+        if data.join(AGENT_KEY).exists() {
+            checks.push(key_file("agent key", &data.join(AGENT_KEY), false));
+        }
+    } else {
+        checks.push(Check::note(
+            "data folder",
+            format!("{} is not there yet", data.display()),
+            "`tollgate serve` makes it; --data names another",
+        ));
+    }
+    checks.extend(gate(args));
+    let bad = checks.iter().any(|check| check.state == State::Bad);
+    let written = output.success(&json!({"healthy": !bad, "checks": checks}), || told(&checks));
+    Ok(if bad { Exit::Failed } else { written })
+}
+
+fn configuration(args: &DoctorArgs) -> Check {
+    match Config::find(args.config.as_deref()) {
+        Ok((_, Some(file))) => Check::good("configuration", format!("{} loads", file.display())),
+        Ok((_, None)) => Check::good("configuration", "none; everything is as usual"),
+        Err(failure) => Check::bad(
+            "configuration",
+            failure.to_string(),
+            "mend the file; a gate that runs keeps its old one",
+        ),
+    }
+}
+
+#[cfg(unix)]
+fn open_to_others(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &Path) -> bool {
+    false
+}
+
+fn private(data: &Path) -> Check {
+    if open_to_others(data) {
+        let advice = format!("chmod 700 {}", data.display());
+        return Check::note("folder's mode", "others may look into the data folder", &advice);
+    }
+    Check::good("folder's mode", "for its owner alone")
+}
+
+fn key_file(name: &'static str, file: &Path, needed: bool) -> Check {
+    if !file.exists() {
+        let advice = "set TOLLGATE_API_KEY, or restart with `tollgate serve --new-admin-key`";
+        let found = format!("{} is not there", file.display());
+        return if needed { Check::note(name, found, advice) } else { Check::good(name, found) };
+    }
+    if open_to_others(file) {
+        let advice = format!("chmod 600 {}, and rotate the key", file.display());
+        return Check::bad(name, format!("others may read {}", file.display()), &advice);
+    }
+    Check::good(name, format!("{}, for its owner alone", file.display()))
+}
+
+fn ledger(data: &Path) -> Check {
+    let looked = Reader::of_folder(data).and_then(|reader| reader.verify(None));
+    match looked {
+        Ok(verified) if verified.broken.is_none() => {
+            Check::good("ledger", format!("{} events hang together", verified.events))
+        }
+        Ok(_) => Check::bad(
+            "ledger",
+            "the chain is broken",
+            "`tollgate ledger verify` says where; keep a copy of the data folder first",
+        ),
+        Err(error) => Check::bad("ledger", error.to_string(), "see above"),
+    }
+}
+
+fn gate(args: &DoctorArgs) -> Vec<Check> {
+    let asked = || -> Result<(String, Value, Option<Value>), Failure> {
+        let address = args.gate.address()?;
+        let key = args.gate.key()?;
+        let client = Client::new(&args.gate, key)?;
+        let (health, head) = wait(async {
+            let health = client.get("/v1/health").await?;
+            Ok((health, client.get("/v1/ledger/head").await.ok()))
+        })?;
+        Ok((address, health, head))
+    };
+    match asked() {
+        Err(failure) => {
+            vec![Check::note("gate", failure.to_string(), "start it with `tollgate serve`")]
+        }
+        Ok((address, health, head)) => {
+            let version = health.part("version").as_str().unwrap_or_default().to_owned();
+            let mut checks = vec![match health.part("status").as_str() {
+                Some("ok") => Check::good(
+                    "gate",
+                    format!("answers at {address}, up {} s", health.part("uptime_seconds")),
+                ),
+                _ => Check::bad(
+                    "gate",
+                    format!("answers at {address}, and is {}", health.part("status")),
+                    "its log says why; most often the disk is full",
+                ),
+            }];
+            if version != env!("CARGO_PKG_VERSION") {
+                checks.push(Check::note(
+                    "gate's version",
+                    version,
+                    "restart the gate to use this one",
+                ));
+            }
+            checks.push(match head {
+                Some(_) => Check::good("key", "the gate accepts it"),
+                None => Check::note(
+                    "key",
+                    "the gate does not accept the key, or there is none",
+                    "`tollgate explain INVALID_API_KEY` says what to do",
+                ),
+            });
+            checks
+        }
+    }
+}
+
+fn told(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for check in checks {
+        let mark = match check.state {
+            State::Good => "✓",
+            State::Note => "!",
+            State::Bad => "✗",
+        };
+        let _ = writeln!(text, "{mark} {:<15} {}", check.name, wrap(&check.found, 18));
+        if let Some(advice) = &check.advice {
+            let _ = writeln!(text, "  {:<15} → {}", "", wrap(advice, 20));
+        }
+    }
+    text
+}

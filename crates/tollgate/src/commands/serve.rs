@@ -1,0 +1,232 @@
+//! `tollgate serve`: the gate itself.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
+use tollgate_ledger::Ledger;
+use tollgate_server::{Address, Listening, Server};
+
+use crate::{
+    cli::ServeArgs,
+    config::{Config, LogFormat, LogLevel, USUAL_DATA, USUAL_LISTEN},
+    exit::Exit,
+    output::{Failure, write_out},
+    place::{ADDRESS, ADMIN_KEY},
+};
+
+/// How often what is due from time to time is done.
+const HOUSEKEEPING: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
+    let (config, file) = Config::find(args.config.as_deref())?;
+    log(&config);
+    let data = args.data.data.clone().or_else(|| config.daemon.data.clone());
+    let data = data.unwrap_or_else(|| PathBuf::from(USUAL_DATA));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::bad_input(format!("cannot start: {error}")))?;
+    runtime.block_on(serve(args, config, file, &data))
+}
+
+async fn serve(
+    args: &ServeArgs,
+    config: Config,
+    file: Option<PathBuf>,
+    data: &Path,
+) -> Result<Exit, Failure> {
+    let mut signals = Signals::new()?;
+    let addresses = addresses(args, &config)?;
+    let ledger = Ledger::open(data, config.sync()).map_err(|error| Failure::ledger(&error))?;
+    keep_out_of_git(data);
+    let mut listening = Vec::new();
+    for address in &addresses {
+        let bound = Listening::bind(address, config.daemon.trusted_proxy).await;
+        listening.push(
+            bound.map_err(|error| Failure::bad_input(error.to_string()).with_exit(Exit::Failed))?,
+        );
+    }
+    let urls: Vec<String> = listening.iter().map(Listening::url).collect();
+    let gate = gate(ledger, &config, data)?;
+    gate.record_start(env!("CARGO_PKG_VERSION"), &config.recorded(&urls)).map_err(Failure::new)?;
+    let admin = gate.ensure_admin(args.new_admin_key).await.map_err(Failure::new)?;
+    let key_file = data.join(ADMIN_KEY);
+    if let Some((_, secret)) = &admin {
+        secret_file::write(&key_file, format!("{}\n", secret.expose()).as_bytes())
+            .map_err(|error| Failure::bad_input(format!("cannot keep the admin key: {error}")))?;
+    }
+    for (key, policy) in gate.missing_policies() {
+        tracing::warn!(key, policy, "a key names a policy that is not there; it may do nothing");
+    }
+    let server = Server::new(gate.clone(), config.server_settings()).map_err(Failure::new)?;
+    let told = Told { data: data.join(ADDRESS) };
+    told.write(&urls)?;
+    greet(data, &key_file, admin.as_ref().map(|(_, secret)| secret.expose()), &urls);
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listening, stop.clone()));
+    tokio::pin!(serving);
+    let mut due = tokio::time::interval(HOUSEKEEPING);
+    loop {
+        tokio::select! {
+            _ = &mut serving => return Ok(Exit::Ok),
+            _ = due.tick() => gate.housekeeping().await,
+            asked = signals.next() => match asked {
+                Asked::Reload => reload(&gate, file.as_deref()).await,
+                Asked::Stop if stop.is_cancelled() => {
+                    tracing::warn!("stopped at once");
+                    return Ok(Exit::Failed);
+                }
+                Asked::Stop => {
+                    tracing::info!(calls = gate.calls_under_way(), "stopping; once more to stop at once");
+                    stop.cancel();
+                }
+            },
+        }
+    }
+}
+
+/// Where to listen: what the command line says, else the configuration.
+fn addresses(args: &ServeArgs, config: &Config) -> Result<Vec<Address>, Failure> {
+    let said = if args.listen.is_empty() { &config.daemon.listen } else { &args.listen };
+    let usual = [USUAL_LISTEN.to_owned()];
+    let said = if said.is_empty() { usual.as_slice() } else { said };
+    let parse =
+        |text: &String| Address::parse(text).map_err(|error| Failure::usage(error.to_string()));
+    said.iter().map(parse).collect()
+}
+
+fn gate(ledger: Ledger, config: &Config, data: &Path) -> Result<Gate, Failure> {
+    let packs = tollgate_tools::pack(Packs::new()).and_then(Packs::build);
+    let registry =
+        packs.map_err(|violations| Failure::manifest("the built-in manifest", &violations))?;
+    let mut settings = Settings::new(data);
+    if let Some(timeout) = config.call_timeout() {
+        settings.call_timeout = timeout;
+    }
+    let parts = Parts { policies: config.policies(), ..Parts::new(ledger, registry, settings) };
+    Gate::open(parts).map_err(Failure::new)
+}
+
+/// Reads the configuration again. One that does not load changes nothing.
+async fn reload(gate: &Gate, file: Option<&Path>) {
+    let Some(file) = file else {
+        tracing::warn!("there is no configuration file to read again");
+        return;
+    };
+    let config = match Config::read(file) {
+        Ok(config) => config,
+        Err(failure) => {
+            tracing::error!(problem = %failure, "the configuration does not load; the running one stays");
+            return;
+        }
+    };
+    match gate.apply_policies(config.policies()).await {
+        Ok(()) => tracing::info!("the policies were read again; other settings need a restart"),
+        Err(error) => tracing::error!(problem = %error.operator(), "the policies were not applied"),
+    }
+}
+
+/// Says on the standard output where the gate is. Scripts wait for the line that starts with `listening`.
+fn greet(data: &Path, key_file: &Path, admin: Option<&str>, urls: &[String]) {
+    let mut text = format!("tollgate {}, data in {}\n", env!("CARGO_PKG_VERSION"), data.display());
+    if let Some(key) = admin {
+        text.push_str(&format!(
+            "\nThe admin key, shown this once and kept in {}:\n\n  {key}\n\n",
+            key_file.display()
+        ));
+    }
+    for url in urls {
+        text.push_str(&format!("listening on {url}\n"));
+    }
+    if let (Some(_), Some(url)) = (admin, urls.iter().find(|url| url.starts_with("http"))) {
+        text.push_str(&format!(
+            "\nTry it from another terminal:\n  curl -s {url}/api/contracts/tools\n  curl -s {url}/v1/tools/system.time/call -H 'content-type: application/json' \\\n    -H \"authorization: Bearer $(cat {})\" -d '{{\"input\":{{}}}}'\n",
+            key_file.display()
+        ));
+    }
+    write_out(text.as_bytes());
+}
+
+/// The data folder holds keys: whoever commits the folder around it must not commit them.
+fn keep_out_of_git(data: &Path) {
+    let file = data.join(".gitignore");
+    if !file.exists() {
+        // Only a help; without it everything works all the same.
+        let _ = fs::write(file, "*\n");
+    }
+}
+
+/// The file that tells commands where the gate is; it goes when the gate does.
+struct Told {
+    data: PathBuf,
+}
+
+impl Told {
+    fn write(&self, urls: &[String]) -> Result<(), Failure> {
+        let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
+        secret_file::write(&self.data, lines.as_bytes()).map_err(|error| {
+            Failure::bad_input(format!("cannot write {}: {error}", self.data.display()))
+        })
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.data);
+    }
+}
+
+/// What a signal asks for.
+enum Asked {
+    Stop,
+    Reload,
+}
+
+/// The signals that a daemon hears.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let hear = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::bad_input(format!("cannot hear signals: {error}")))
+        };
+        Ok(Self {
+            terminate: hear(SignalKind::terminate())?,
+            interrupt: hear(SignalKind::interrupt())?,
+            hangup: hear(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+}
+
+/// Starts writing log lines to the standard error.
+fn log(config: &Config) {
+    let level = match config.daemon.log_level.unwrap_or(LogLevel::Info) {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Debug => tracing::Level::DEBUG,
+    };
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    match config.daemon.log.unwrap_or(LogFormat::Text) {
+        LogFormat::Text => lines.with_target(false).init(),
+        LogFormat::Json => lines.json().init(),
+    }
+}

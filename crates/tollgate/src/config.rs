@@ -1,0 +1,208 @@
+//! The configuration: `tollgate.toml`. It is read as a whole or not at all.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tollgate_ledger::Sync;
+use tollgate_policy::{Policy, PolicyError, PolicySet};
+use tollgate_server::Settings;
+
+use crate::{output::Failure, source};
+
+/// Where the configuration is looked for when none is named.
+pub(crate) const USUAL_FILE: &str = "tollgate.toml";
+/// Where the data is kept when nothing is said.
+pub(crate) const USUAL_DATA: &str = ".tollgate";
+/// Where the gate listens when nothing is said.
+pub(crate) const USUAL_LISTEN: &str = "127.0.0.1:8090";
+
+/// A configuration, as the file says it.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// How the daemon runs.
+    #[serde(default)]
+    pub(crate) daemon: Daemon,
+    /// The server's policy.
+    #[serde(default)]
+    pub(crate) server: Policy,
+    /// Policies by name.
+    #[serde(default)]
+    pub(crate) policies: BTreeMap<String, Policy>,
+}
+
+/// How the daemon runs.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Daemon {
+    #[serde(default)]
+    pub(crate) listen: Vec<String>,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) sync: Option<SyncWord>,
+    pub(crate) max_body_bytes: Option<u32>,
+    pub(crate) max_connections: Option<u32>,
+    pub(crate) call_timeout_seconds: Option<u32>,
+    pub(crate) stop_grace_seconds: Option<u32>,
+    #[serde(default)]
+    pub(crate) allowed_hosts: Vec<String>,
+    #[serde(default)]
+    pub(crate) allowed_origins: Vec<String>,
+    #[serde(default)]
+    pub(crate) trusted_proxy: bool,
+    pub(crate) log: Option<LogFormat>,
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// What an acknowledged event survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SyncWord {
+    Process,
+    Full,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Which log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Config {
+    /// Reads a configuration from its text.
+    pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
+        let config: Self = PolicySet::parse_among(text)?;
+        config.policies().check_names()?;
+        Ok(config)
+    }
+
+    /// Reads a file.
+    pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
+        let text = source::read_text(file)?;
+        let mut config = Self::parse(&text)
+            .map_err(|error| Failure::policy(&source::name(file), &text, &error))?;
+        // A folder that the file names stands beside the file, wherever the command is typed.
+        if let (Some(data), Some(folder)) = (&mut config.daemon.data, file.parent())
+            && data.is_relative()
+        {
+            *data = folder.join(&*data);
+        }
+        Ok(config)
+    }
+
+    /// Reads the file that was named; else the usual one, if it is there; else nothing is configured.
+    pub(crate) fn find(named: Option<&Path>) -> Result<(Self, Option<PathBuf>), Failure> {
+        let usual = Path::new(USUAL_FILE);
+        match named {
+            Some(file) => Ok((Self::read(file)?, Some(file.to_owned()))),
+            None if usual.exists() => Ok((Self::read(usual)?, Some(usual.to_owned()))),
+            None => Ok((Self::default(), None)),
+        }
+    }
+
+    /// The policies.
+    pub(crate) fn policies(&self) -> PolicySet {
+        PolicySet { server: self.server.clone(), policies: self.policies.clone() }
+    }
+
+    /// What the ledger promises.
+    pub(crate) fn sync(&self) -> Sync {
+        match self.daemon.sync {
+            Some(SyncWord::Full) => Sync::Full,
+            Some(SyncWord::Process) | None => Sync::Process,
+        }
+    }
+
+    /// How long a call may run.
+    pub(crate) fn call_timeout(&self) -> Option<Duration> {
+        self.daemon.call_timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// How much of one client is borne.
+    pub(crate) fn server_settings(&self) -> Settings {
+        let daemon = &self.daemon;
+        let usual = Settings::default();
+        let number = |given: Option<u32>, usual: usize| {
+            given.and_then(|number| usize::try_from(number).ok()).unwrap_or(usual)
+        };
+        Settings {
+            max_body_bytes: number(daemon.max_body_bytes, usual.max_body_bytes),
+            max_connections: number(daemon.max_connections, usual.max_connections).max(1),
+            stop_grace: daemon
+                .stop_grace_seconds
+                .map_or(usual.stop_grace, |seconds| Duration::from_secs(seconds.into())),
+            allowed_hosts: daemon.allowed_hosts.clone(),
+            allowed_origins: daemon.allowed_origins.clone(),
+            ..usual
+        }
+    }
+
+    /// The configuration as it is recorded.
+    pub(crate) fn recorded(&self, listen: &[String]) -> Value {
+        json!({
+            "listen": listen,
+            "sync": if self.sync() == Sync::Full { "full" } else { "process" },
+            "trustedProxy": self.daemon.trusted_proxy,
+            "policies": self.policies(),
+        })
+    }
+}
+
+/// What `tollgate init` writes.
+pub(crate) const COMMENTED: &str = include_str!("tollgate.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commented_file_loads_and_says_what_holds_without_it() {
+        assert_eq!(Config::parse(COMMENTED).unwrap(), Config::default());
+        // Every line that is commented out is a setting that loads.
+        let uncommented: String = COMMENTED
+            .lines()
+            .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let config = Config::parse(&uncommented).unwrap();
+        assert_eq!(config.daemon.listen, [USUAL_LISTEN]);
+        assert_eq!(config.daemon.data.as_deref(), Some(Path::new(USUAL_DATA)));
+        assert_eq!(config.sync(), Sync::Process);
+        let (said, usual) = (config.server_settings(), Settings::default());
+        assert_eq!(
+            (said.max_body_bytes, said.max_connections),
+            (usual.max_body_bytes, usual.max_connections)
+        );
+        assert_eq!(said.stop_grace, usual.stop_grace);
+        assert!(config.policies.contains_key("researcher"));
+    }
+
+    #[test]
+    fn a_misspelt_name_is_told_with_its_place_and_what_was_meant() {
+        let error = Config::parse("[daemon]\nlisten = []\nmax_conections = 5\n").unwrap_err();
+        let place = error.position().unwrap();
+        assert_eq!((place.line, place.column), (3, 1));
+        assert_eq!(error.suggestion(), Some("max_connections"));
+        let error = Config::parse("[policies.reader]\nmaxSideEfect = \"none\"\n").unwrap_err();
+        assert_eq!(error.suggestion(), Some("maxSideEffect"));
+        let error = Config::parse("[deamon]\n").unwrap_err();
+        assert_eq!(error.suggestion(), Some("daemon"));
+        assert!(Config::parse("[policies.readonly]\n").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Where a command finds its gate: the data folder, the address, the key.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use tollgate_contract::{Quoted, Secret};
+
+use crate::{
+    config::{Config, USUAL_DATA, USUAL_LISTEN},
+    output::Failure,
+};
+
+/// The file in the data folder that says where the gate listens.
+pub(crate) const ADDRESS: &str = "address";
+/// The file that holds the key of the person who runs the gate.
+pub(crate) const ADMIN_KEY: &str = "admin.key";
+/// The file that holds the key that `tollgate agent` uses.
+pub(crate) const AGENT_KEY: &str = "agent.key";
+
+/// Where the data is.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct DataArgs {
+    /// The data folder [default: .tollgate, or what tollgate.toml says].
+    #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// Which gate, and as whom.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct GateArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    /// Where the gate listens [default: where the data folder says].
+    #[arg(long, value_name = "URL", env = "TOLLGATE_URL")]
+    pub(crate) url: Option<String>,
+
+    /// A file with the API key. TOLLGATE_API_KEY holds one too; a key itself is never an argument.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+impl DataArgs {
+    /// The data folder.
+    pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(data) = &self.data {
+            return Ok(data.clone());
+        }
+        let (config, _) = Config::find(None)?;
+        Ok(config.daemon.data.unwrap_or_else(|| PathBuf::from(USUAL_DATA)))
+    }
+}
+
+impl GateArgs {
+    /// Where the gate listens.
+    pub(crate) fn address(&self) -> Result<String, Failure> {
+        if let Some(url) = &self.url {
+            return Ok(url.clone());
+        }
+        let told = fs::read_to_string(self.data.folder()?.join(ADDRESS)).unwrap_or_default();
+        let first = told.lines().next().unwrap_or_default();
+        Ok(if first.is_empty() { format!("http://{USUAL_LISTEN}") } else { first.to_owned() })
+    }
+
+    /// The key that was named: in a file, or in the environment.
+    pub(crate) fn named_key(&self) -> Result<Option<Secret>, Failure> {
+        if let Some(file) = &self.key_file {
+            return match read_key(file)? {
+                Some(key) => Ok(Some(key)),
+                None => Err(Failure::bad_input(format!("there is no key file {}", shown(file)))),
+            };
+        }
+        match std::env::var("TOLLGATE_API_KEY") {
+            Ok(key) if !key.trim().is_empty() => Ok(Some(Secret::new(key.trim().to_owned()))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The key that was named, else the one of the person who runs this gate.
+    pub(crate) fn key(&self) -> Result<Option<Secret>, Failure> {
+        match self.named_key()? {
+            Some(key) => Ok(Some(key)),
+            None => read_key(&self.data.folder()?.join(ADMIN_KEY)),
+        }
+    }
+}
+
+/// Reads a key from a file; `None` if there is no such file.
+pub(crate) fn read_key(file: &Path) -> Result<Option<Secret>, Failure> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(Secret::new(text.trim().to_owned()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::unreadable(&shown(file), &error)),
+    }
+}
+
+fn shown(file: &Path) -> String {
+    Quoted::new(&file.to_string_lossy()).to_string()
+}

@@ -15,10 +15,15 @@ mod sse;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tollgate_contract::text::Clean;
 
 use crate::{cli::Cli, exit::Exit, output::Output};
 
 fn main() -> ExitCode {
+    panics_without_secrets();
+    if let Some(exit) = output::refuse_key_in_arguments() {
+        return exit.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage_error(&error).into(),
@@ -29,6 +34,16 @@ fn main() -> ExitCode {
         Err(failure) => output.failure(&failure),
     };
     exit.into()
+}
+
+/// A panic is a mistake of ours; what it tells may hold what somebody else gave us.
+fn panics_without_secrets() {
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let clean = Clean::new(message);
+        output::note(&format!("tollgate made a mistake at {place}: {clean}"));
+    }));
 }
 
 impl From<Exit> for ExitCode {

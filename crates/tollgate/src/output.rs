@@ -137,6 +137,31 @@ fn wrap_to(text: &str, indent: usize, room: usize) -> String {
     out
 }
 
+/// A key among the arguments is refused before anything is done with it: every process of this machine
+/// can read them, and shells keep them.
+pub(crate) fn refuse_key_in_arguments() -> Option<Exit> {
+    let is_key = |text: &str| {
+        ["tg_key_", "tg_tok_"].iter().any(|prefix| {
+            text.split(prefix).skip(1).any(|rest| rest.chars().take_while(char::is_ascii_hexdigit).count() >= 16)
+        })
+    };
+    let holds_key = std::env::args_os().skip(1).any(|arg| is_key(&arg.to_string_lossy()));
+    if !holds_key {
+        return None;
+    }
+    let failure = Failure::usage(
+        "a key on the command line can be read by every process of this machine, and shells keep it"
+            .to_owned(),
+    )
+    .with_help("set TOLLGATE_API_KEY, or name a file with --key-file; and rotate this key");
+    Some(Output::new(wants_json(), "tollgate").failure(&failure))
+}
+
+/// Was JSON asked for? Read from the arguments directly, for when they cannot be parsed.
+fn wants_json() -> bool {
+    std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json")
+}
+
 /// Answers a command line that cannot be understood; help and version are answers too.
 pub(crate) fn usage_error(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
@@ -148,9 +173,7 @@ pub(crate) fn usage_error(error: &clap::Error) -> Exit {
     // What was typed is repeated in the message, and people do type keys.
     let rendered = error.render().to_string();
     let text = redact_text(&rendered);
-    // The command line could not be parsed, so whether JSON was asked for is read from it directly.
-    let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
-    if wants_json {
+    if wants_json() {
         let problem = text.split("\n\nUsage:").next().unwrap_or_default();
         let words: Vec<&str> = problem.trim_start_matches("error: ").split_whitespace().collect();
         Output::new(true, "tollgate").failure(&Failure::usage(words.join(" ")));

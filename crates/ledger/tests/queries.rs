@@ -211,8 +211,12 @@ fn the_file_is_made_anew_when_it_is_missing_damaged_or_of_another_format() {
     round("missing", &|| std::fs::remove_file(&file).unwrap());
     round("text", &|| std::fs::write(&file, "this is a text\n".repeat(500)).unwrap());
     round("empty", &|| std::fs::write(&file, "").unwrap());
-    round("another format", &|| tamper(folder.path(), "PRAGMA user_version = 7"));
-    round("another program's", &|| tamper(folder.path(), "PRAGMA application_id = 7"));
+    round("another format", &|| {
+        tamper(folder.path(), "PRAGMA user_version = 7; DELETE FROM events WHERE seq < 9")
+    });
+    round("another program's", &|| {
+        tamper(folder.path(), "PRAGMA application_id = 7; DELETE FROM events WHERE seq < 9")
+    });
     round("without a table", &|| tamper(folder.path(), "DROP TABLE progress"));
     round("without progress", &|| tamper(folder.path(), "DELETE FROM progress"));
     round("without events", &|| tamper(folder.path(), "DROP TABLE events"));

@@ -123,8 +123,9 @@ pub struct Gate {
 
 pub(crate) struct Inner {
     pub(crate) registry: Registry,
-    pub(crate) ledger: Ledger,
+    // Before the ledger: whoever closes the database last tidies it up, and a reader cannot.
     pub(crate) readers: Mutex<Vec<Reader>>,
+    pub(crate) ledger: Ledger,
     pub(crate) keys: RwLock<KeyRing>,
     pub(crate) policies: RwLock<Arc<PolicySet>>,
     pub(crate) budget: Arc<dyn Budget>,

@@ -76,8 +76,9 @@ impl Default for Settings {
 
 /// What every handler has.
 pub(crate) struct App {
-    pub(crate) gate: Gate,
+    // Before the gate, whose ledger closes the database last.
     pub(crate) queries: Queries,
+    pub(crate) gate: Gate,
     pub(crate) settings: Arc<Settings>,
     pub(crate) since: Instant,
     /// The last event that is stored.

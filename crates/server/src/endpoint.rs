@@ -328,7 +328,10 @@ fn query<Q: DeserializeOwned>(parts: &Parts) -> Result<Q, Error> {
     read.map(|query| query.0).map_err(|rejection| {
         let text = rejection.body_text();
         let plain = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-        shape(".", plain)
+        match plain.split_once(": ") {
+            Some((name, problem)) if !name.contains(' ') => shape(name, problem),
+            _ => shape(".", plain),
+        }
     })
 }
 

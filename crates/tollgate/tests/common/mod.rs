@@ -1,5 +1,8 @@
 //! Running the binary as a person or a script would.
 
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod daemon;
+
 use std::{
     io::Write,
     path::PathBuf,
@@ -28,11 +31,13 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Runs the binary in the root of the repository.
+#[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) fn run(args: &[&str]) -> Ran {
     run_with(args, b"")
 }
 
 /// Runs the binary with something on its standard input.
+#[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) fn run_with(args: &[&str], stdin: &[u8]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(args)

@@ -39,15 +39,27 @@ fn main() -> ExitCode {
 /// A panic is a mistake of ours; what it tells may hold what somebody else gave us.
 fn panics_without_secrets() {
     std::panic::set_hook(Box::new(|panic| {
-        let message = panic.payload_as_str().unwrap_or("no message");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let clean = Clean::new(message);
-        output::note(&format!("tollgate made a mistake at {place}: {clean}"));
+        output::note(&mistake(panic.payload_as_str().unwrap_or("no message"), &place));
     }));
+}
+
+fn mistake(message: &str, place: &str) -> String {
+    format!("tollgate made a mistake at {place}: {}", Clean::new(message))
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_panic_tells_no_key() {
+        let key = format!("tg_key_{}", "ab12".repeat(16));
+        let told = super::mistake(&format!("no entry for {key}"), "here.rs:1:2");
+        assert!(told.contains("no entry for") && !told.contains("ab12ab12"), "{told}");
     }
 }

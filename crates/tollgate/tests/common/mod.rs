@@ -20,6 +20,7 @@ pub(crate) struct Ran {
 
 impl Ran {
     /// The envelope of a run with `--json`.
+    #[allow(dead_code, reason = "each test file uses its own part")]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }

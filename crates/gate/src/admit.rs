@@ -104,7 +104,7 @@ impl Arrived {
     }
 
     async fn admit(&mut self) -> Result<Admission, Error> {
-        self.check_names()?;
+        check_call(&self.call)?;
         let principal = self.principal();
         self.about.key = principal.key().cloned();
         self.about.agent = principal.record().map(|record| record.name.clone());
@@ -134,18 +134,6 @@ impl Arrived {
         let explain = std::mem::take(&mut self.explain);
         let verdict = Verdict { hold: held.hold, ..Verdict::approve(explain) };
         Ok(Admission::Ready(Box::new(Ready { tool, input_hash, verdict, held, claim })))
-    }
-
-    /// What a caller wrote beside the input must be short: it goes into the record.
-    fn check_names(&self) -> Result<(), Error> {
-        for (what, text) in [("scope", &self.call.scope), ("session", &self.call.session)] {
-            let Some(text) = text else { continue };
-            if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
-                let problem = format!("`{what}` has 1 to 200 bytes and no control characters");
-                return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
-            }
-        }
-        Ok(())
     }
 
     /// Who calls, looked up again: a key that was withdrawn a moment ago does not count.
@@ -387,6 +375,24 @@ impl Arrived {
         });
     }
 }
+
+/// Passes if what a caller wrote beside the input can be read: it is short and plain. Doors ask this before
+/// they promise anything; the gate asks again.
+pub fn check_call(call: &Call) -> Result<(), Error> {
+    for (what, text) in [("scope", &call.scope), ("session", &call.session)] {
+        let Some(text) = text else { continue };
+        let length = text.chars().count();
+        if !(1..=LONGEST_LABEL).contains(&length) || text.chars().any(char::is_control) {
+            let problem =
+                format!("`{what}` has 1 to {LONGEST_LABEL} characters, none of them a control character");
+            return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
+        }
+    }
+    call.idempotency_key.as_deref().map_or(Ok(()), idempotency::check_key)
+}
+
+/// The longest scope or session.
+const LONGEST_LABEL: usize = 200;
 
 enum Claimed {
     Nothing,

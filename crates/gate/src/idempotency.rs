@@ -68,13 +68,7 @@ impl Claim {
         text: &str,
         input: &Value,
     ) -> Result<Self, Error> {
-        let is_plain = !text.is_empty()
-            && text.len() <= LONGEST
-            && text.bytes().all(|b| (0x20..0x7f).contains(&b));
-        if !is_plain {
-            let problem = format!("an Idempotency-Key has 1 to {LONGEST} visible ASCII characters");
-            return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
-        }
+        check_key(text)?;
         let caller = caller.map(|id| id.to_string()).unwrap_or_default();
         let parts = [b"idempotency", caller.as_bytes(), tool.as_str().as_bytes(), text.as_bytes()];
         let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
@@ -117,6 +111,16 @@ impl Claim {
             expires_ms: Some(now_ms + KEPT_MS),
         }
     }
+}
+
+/// Passes if a caller may choose this Idempotency-Key.
+pub(crate) fn check_key(text: &str) -> Result<(), Error> {
+    let is_plain = text.bytes().all(|b| (0x20..0x7f).contains(&b));
+    if is_plain && (1..=LONGEST).contains(&text.len()) {
+        return Ok(());
+    }
+    let problem = format!("an Idempotency-Key has 1 to {LONGEST} visible ASCII characters");
+    Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into())
 }
 
 impl Name {

@@ -22,6 +22,7 @@ mod seal;
 pub mod secret_file;
 mod settle;
 
+pub use admit::check_call;
 pub use budget::{Budget, BudgetRequest, Held, NoPools, Used};
 pub use clock::{Clock, ManualClock, SystemClock, rfc3339};
 pub use event::{Observer, RunEvent};

@@ -103,7 +103,7 @@ fn schema(answer: &Answer, generator: &mut schemars::SchemaGenerator) -> Value {
     match answer.schema {
         Some(schema) => schema(generator).to_value(),
         None if answer.content == "application/json" => json!({"type": "object"}),
-        None => json!({"type": "string"}),
+        None => json!({}),
     }
 }
 

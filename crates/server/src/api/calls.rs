@@ -7,7 +7,7 @@ use serde_json::Value;
 use tollgate_contract::{Error, KeyScope, error::NotFound};
 use tollgate_ledger::{CallQuery, CallRow, StoredEvent};
 
-use super::events::blocking;
+use super::events::{blocking, page_size};
 use crate::{
     endpoint::{Access, Ask, Endpoint, Nothing, endpoint},
     reply::{Failed, Reply},
@@ -133,7 +133,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 
 async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<Calls>, Failed> {
     let wanted = ask.query;
-    let limit = wanted.limit.unwrap_or(100).clamp(1, 1000);
+    let limit = page_size(wanted.limit)?;
     let query = CallQuery {
         tool: wanted.tool,
         key_id: wanted.key,

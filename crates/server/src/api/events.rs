@@ -110,7 +110,7 @@ async fn list_or_stream(ask: Ask<Which, Nothing>) -> Result<Response, Failed> {
 
 async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<Events>, Failed> {
     let wanted = &ask.query;
-    let limit = wanted.limit.unwrap_or(100).clamp(1, 1000);
+    let limit = page_size(wanted.limit)?;
     let query = EventQuery {
         kind: wanted.kind.clone(),
         tool: wanted.tool.clone(),
@@ -134,6 +134,14 @@ async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<Events>, Failed> {
     let events =
         found.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect();
     Ok(Reply::ok(Events { events, next }))
+}
+
+/// How many are shown at a time.
+pub(super) fn page_size(wanted: Option<u64>) -> Result<u64, Error> {
+    match wanted.unwrap_or(100) {
+        size @ 1..=1000 => Ok(size),
+        _ => Err(refuse("`limit` is from 1 to 1000")),
+    }
 }
 
 fn time(text: &str) -> Result<i64, Error> {

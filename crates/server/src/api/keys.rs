@@ -39,9 +39,11 @@ struct NewKey {
     policy: Option<PolicyBody>,
     /// The agents that its holder may say to be; `*` for any.
     #[serde(default)]
+    #[schemars(inner(length(min = 1, max = 100)))]
     agents: Option<Vec<String>>,
     /// The identities whose credentials it may use; `*` for any.
     #[serde(default)]
+    #[schemars(inner(length(min = 1, max = 100)))]
     identities: Option<Vec<String>>,
     /// The highest urgency that it may claim.
     #[serde(default)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tollgate_contract::{Call, Caller, Error, Mode, Surface, Urgency};
-use tollgate_gate::{CallFailure, CallOptions, RunEvent, ToolCallResult};
+use tollgate_gate::{CallFailure, CallOptions, RunEvent, ToolCallResult, check_call};
 use tollgate_policy::Policy;
 
 use crate::{
@@ -32,14 +32,14 @@ struct NewCall {
     input: serde_json::Map<String, Value>,
     /// Where it happens, such as `repo:owner/name`.
     #[serde(default)]
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(min = 1, max = 200), regex(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$"))]
     scope: Option<String>,
     /// How much it matters.
     #[serde(default)]
     urgency: Option<Urgency>,
     /// The session that it belongs to.
     #[serde(default)]
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(min = 1, max = 200), regex(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$"))]
     session: Option<String>,
     /// How many seconds it may wait for room.
     #[serde(default)]
@@ -142,6 +142,7 @@ fn read(ask: AskCall) -> Result<(AskedCall, CallOptions), Failed> {
         session: body.session,
         idempotency_key,
     };
+    check_call(&call)?;
     let timeout = body.timeout_ms.map(Duration::from_millis);
     let options = CallOptions { policy, timeout, ..CallOptions::default() };
     Ok((AskedCall { app: ask.app, call, has_key: ask.principal.key().is_some() }, options))

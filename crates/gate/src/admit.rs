@@ -383,8 +383,9 @@ pub fn check_call(call: &Call) -> Result<(), Error> {
         let Some(text) = text else { continue };
         let length = text.chars().count();
         if !(1..=LONGEST_LABEL).contains(&length) || text.chars().any(char::is_control) {
-            let problem =
-                format!("`{what}` has 1 to {LONGEST_LABEL} characters, none of them a control character");
+            let problem = format!(
+                "`{what}` has 1 to {LONGEST_LABEL} characters, none of them a control character"
+            );
             return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
         }
     }

@@ -41,6 +41,9 @@ pub(crate) const KEYS: &str = "keys";
 /// Where the last use of keys is kept.
 pub(crate) const LAST_USE: &str = "key_last_use";
 
+/// How many connections for reading are kept.
+const MOST_READERS: usize = 8;
+
 /// How a gate behaves.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -323,7 +326,10 @@ impl Inner {
             None => self.ledger.reader()?,
         };
         let result = f(&reader);
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        let mut kept = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_READERS {
+            kept.push(reader);
+        }
         result
     }
 

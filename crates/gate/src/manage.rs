@@ -135,14 +135,10 @@ impl Gate {
         principal: &Principal,
         spec: TokenSpec,
     ) -> Result<(KeyRecord, Secret), Error> {
-        let Some(key) = principal.record().filter(|_| principal.has_long_lived_key()) else {
-            // Whoever has no key learns why; whoever has a token needs the key itself.
-            principal.require(KeyScope::Call).or_else(|error| match error {
-                Error::ScopeMissing(_) => principal.require(KeyScope::Read),
-                other => Err(other),
-            })?;
+        let key = principal.require_key()?;
+        if !principal.has_long_lived_key() {
             return Err(refuse("a token is made from a key, not from another token".to_owned()));
-        };
+        }
         let scopes = spec.scopes.unwrap_or_else(|| key.scopes.clone());
         if let Some(beyond) = scopes.iter().find(|scope| !key.scopes.contains(scope)) {
             return Err(ScopeMissing::new(*beyond, key.scopes.clone()).into());
@@ -242,20 +238,22 @@ impl Gate {
         }
     }
 
-    /// Keeps when each key was last used, in one write for all of them.
+    /// Keeps when each key was last used, in one write for all that were used since the last time.
     pub(crate) async fn keep_last_use(&self) {
-        let put = |(record, used): (KeyRecord, Option<i64>)| {
-            used.filter(|_| record.parent.is_none()).map(|used| Beside::Put {
-                space: LAST_USE,
-                key: record.key_id.to_string().into_bytes(),
-                value: used.to_le_bytes().to_vec(),
-                expires_ms: None,
-            })
+        let used = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).newly_used();
+        let put = |(id, at): &(KeyId, i64)| Beside::Put {
+            space: LAST_USE,
+            key: id.to_string().into_bytes(),
+            value: at.to_le_bytes().to_vec(),
+            expires_ms: None,
         };
-        let beside: Vec<Beside> = self.keys().into_iter().filter_map(put).collect();
-        if !beside.is_empty() {
-            // It is a convenience: if it cannot be written now, it will be the next time.
-            let _ = self.inner.append(Batch { events: Vec::new(), beside }).await;
+        let beside: Vec<Beside> = used.iter().map(put).collect();
+        if beside.is_empty() {
+            return;
+        }
+        // It is a convenience: what cannot be written now is written the next time.
+        if self.inner.append(Batch { events: Vec::new(), beside }).await.is_ok() {
+            self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).kept_use(&used);
         }
     }
 

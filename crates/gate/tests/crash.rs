@@ -15,8 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate_contract::{
-    Behaviours, Call, Caller, CostEffect, Declaration, ErrorCode, Mode, Mutation, Permission, Secret,
-    SideEffect, Surface, Urgency,
+    Behaviours, Call, Caller, CostEffect, Declaration, ErrorCode, Mode, Mutation, Permission,
+    Secret, SideEffect, Surface, Urgency,
 };
 use tollgate_gate::{
     CallOptions, Gate, Packs, Parts, Settings,
@@ -147,7 +147,8 @@ fn an_effect_never_happens_twice_and_nothing_that_was_acknowledged_is_lost() {
         let id = |value: &Value| value["callId"].as_str().unwrap().to_owned();
         events.iter().filter(|e| e.kind == kind).map(|e| id(&payload(&e.payload))).collect()
     };
-    let (started, completed, failed) = (of_kind("call_started"), of_kind("call_completed"), of_kind("call_failed"));
+    let (started, completed, failed) =
+        (of_kind("call_started"), of_kind("call_completed"), of_kind("call_failed"));
     for (name, id) in &acknowledged {
         assert!(completed.contains(id), "{name} was acknowledged and is not recorded");
         assert_eq!(before.get(name), Some(&1), "{name} was acknowledged and did not happen");

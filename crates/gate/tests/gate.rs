@@ -403,7 +403,28 @@ async fn a_caller_who_goes_away_cancels_the_executor_and_it_is_recorded() {
         tokio::task::yield_now().await;
     }
     let last = fixture.last();
-    assert_eq!((&last["error"]["code"], &last["outcomeUnknown"]), (&json!("CANCELLED"), &json!(true)));
+    assert_eq!(
+        (&last["error"]["code"], &last["outcomeUnknown"]),
+        (&json!("CANCELLED"), &json!(true))
+    );
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_what_runs() {
+    let fixture = Fixture::new().await;
+    let slow = fixture.spawn(fixture.plain("note.slow", "a"));
+    fixture.world.has_run().await;
+    let draining = fixture.gate.drain(Duration::from_secs(60));
+    tokio::pin!(draining);
+    tokio::select! {
+        biased;
+        () = &mut draining => panic!("a call still runs"),
+        () = tokio::task::yield_now() => {}
+    }
+    fixture.world.proceed.add_permits(1);
+    draining.await;
+    assert!(slow.await.unwrap().is_ok());
+    assert_eq!(fixture.kinds(), ["call_started", "call_completed"]);
 }
 
 #[tokio::test]

@@ -4,9 +4,13 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::ErrorKind,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::error::LedgerError;
+
+/// The file whose lock says who has the folder.
+const LOCK: &str = "tollgate.lock";
 
 /// A data folder that this process has taken. The lock goes with the process, however it ends.
 pub(crate) struct Folder {
@@ -21,11 +25,19 @@ impl Folder {
         make(path).map_err(unusable)?;
         let mut options = OpenOptions::new();
         options.create(true).write(true).truncate(false);
-        let lock = options.open(path.join("tollgate.lock")).map_err(unusable)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(LedgerError::InUse(path.to_owned())),
-            Err(TryLockError::Error(error)) => Err(unusable(error)),
+        let lock = options.open(path.join(LOCK)).map_err(unusable)?;
+        // Somebody who only asks whether the folder is taken holds it for a moment.
+        let mut tries = 10;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { path: path.to_owned(), _lock: lock }),
+                Err(TryLockError::WouldBlock) if tries > 0 => {
+                    tries -= 1;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(TryLockError::WouldBlock) => return Err(LedgerError::InUse(path.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(unusable(error)),
+            }
         }
     }
 
@@ -43,6 +55,12 @@ impl Folder {
     pub(crate) fn queries(&self) -> PathBuf {
         self.path.join("queries.db")
     }
+}
+
+/// Has a process taken this data folder?
+pub fn is_taken(folder: &Path) -> bool {
+    let lock = File::open(folder.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// The database file of a data folder, whoever has taken it.

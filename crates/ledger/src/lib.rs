@@ -32,6 +32,7 @@ use std::{
 pub use beside::{Batch, Beside, Kept};
 pub use chain::{EventHash, Head, NewEvent, StoredEvent, Subject};
 pub use error::LedgerError;
+pub use folder::is_taken;
 pub use queries::{CallQuery, CallRow, EventQuery, Queries};
 pub use reader::Reader;
 pub use snapshot::Snapshot;

@@ -311,7 +311,7 @@ fn admit(access: Access, principal: &Principal, transport: Transport) -> Result<
         Access::Scope(scope) => principal.require(scope).map(drop),
         Access::Local if principal.key().is_some() => Ok(()),
         // A key that does not count is told so, even where none is needed.
-        Access::Local if principal.is_invalid() => principal.require(KeyScope::Read).map(drop),
+        Access::Local if principal.is_invalid() => principal.require_key().map(drop),
         Access::Local if is_from_elsewhere(transport) => Err(MissingApiKey::new(None).into()),
         Access::Local => Ok(()),
     }

@@ -69,3 +69,40 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalled<S> {
         self.judge(cx, poll)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_nobody_reads_fails_after_a_while() {
+        let (mut other, own) = tokio::io::duplex(16);
+        let mut own = Stalled::new(own, PATIENCE);
+        let since = Instant::now();
+        let error = own.write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(since.elapsed() >= PATIENCE);
+        // What was taken before is there all the same.
+        let mut piece = [0; 16];
+        other.read_exact(&mut piece).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_that_goes_on_reading_is_served() {
+        let (mut other, own) = tokio::io::duplex(16);
+        let mut own = Stalled::new(own, PATIENCE);
+        let reading = tokio::spawn(async move {
+            let mut piece = [0; 16];
+            for _ in 0..20 {
+                tokio::time::sleep(PATIENCE / 2).await;
+                other.read_exact(&mut piece).await.unwrap();
+            }
+        });
+        own.write_all(&[0; 320]).await.unwrap();
+        reading.await.unwrap();
+    }
+}

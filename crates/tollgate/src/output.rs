@@ -142,7 +142,9 @@ fn wrap_to(text: &str, indent: usize, room: usize) -> String {
 pub(crate) fn refuse_key_in_arguments() -> Option<Exit> {
     let is_key = |text: &str| {
         ["tg_key_", "tg_tok_"].iter().any(|prefix| {
-            text.split(prefix).skip(1).any(|rest| rest.chars().take_while(char::is_ascii_hexdigit).count() >= 16)
+            text.split(prefix)
+                .skip(1)
+                .any(|rest| rest.chars().take_while(char::is_ascii_hexdigit).count() >= 16)
         })
     };
     let holds_key = std::env::args_os().skip(1).any(|arg| is_key(&arg.to_string_lossy()));

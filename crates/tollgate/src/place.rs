@@ -7,6 +7,7 @@ use std::{
 
 use clap::Args;
 use tollgate_contract::{Quoted, Secret};
+use tollgate_ledger::is_taken;
 
 use crate::{
     config::{Config, USUAL_DATA, USUAL_LISTEN},
@@ -55,14 +56,24 @@ impl DataArgs {
 }
 
 impl GateArgs {
-    /// Where the gate listens.
+    /// Where the gate listens. What a dead gate left behind is not believed: somebody else may listen there
+    /// by now, and would be sent its key.
     pub(crate) fn address(&self) -> Result<String, Failure> {
         if let Some(url) = &self.url {
             return Ok(url.clone());
         }
-        let told = fs::read_to_string(self.data.folder()?.join(ADDRESS)).unwrap_or_default();
-        let first = told.lines().next().unwrap_or_default();
-        Ok(if first.is_empty() { format!("http://{USUAL_LISTEN}") } else { first.to_owned() })
+        let folder = self.data.folder()?;
+        if !folder.exists() {
+            return Ok(format!("http://{USUAL_LISTEN}"));
+        }
+        let told = fs::read_to_string(folder.join(ADDRESS)).unwrap_or_default();
+        match told.lines().next() {
+            Some(first) if is_taken(&folder) => Ok(first.to_owned()),
+            _ => {
+                let problem = format!("no gate runs on the data folder {}", shown(&folder));
+                Err(Failure::unreachable(&format!("data folder {}", folder.display()), &problem))
+            }
+        }
     }
 
     /// The key that was named: in a file, or in the environment.

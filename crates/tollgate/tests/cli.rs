@@ -16,7 +16,8 @@ use serde_json::json;
 fn help_of_every_command() {
     let mut text = String::new();
     let described = run(&["describe", "--all", "--json"]).json()["data"]["commands"].clone();
-    let names = described.as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
+    let names =
+        described.as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
     for name in [""].into_iter().chain(names) {
         let words: Vec<&str> = name.split_whitespace().chain(["--help"]).collect();
         let help = run(&words);

@@ -37,7 +37,14 @@ fn call(stream: &mut TcpStream, key: &str, name: &str) -> Option<Value> {
         text.extend_from_slice(piece.get(..count)?);
         let whole = String::from_utf8_lossy(&text).into_owned();
         let Some((head, rest)) = whole.split_once("\r\n\r\n") else { continue };
-        let length = head.to_lowercase().split("content-length: ").nth(1)?.split("\r\n").next()?.parse::<usize>().ok()?;
+        let length = head
+            .to_lowercase()
+            .split("content-length: ")
+            .nth(1)?
+            .split("\r\n")
+            .next()?
+            .parse::<usize>()
+            .ok()?;
         if rest.len() >= length {
             return serde_json::from_str(rest).ok();
         }
@@ -89,7 +96,11 @@ fn kill_9_in_the_middle_of_thousands_of_calls() {
     let mut stream = daemon.connect();
     for (name, result) in acknowledged.iter().step_by(7) {
         let again = call(&mut stream, &key, name).unwrap();
-        assert_eq!((&again["callId"], &again["output"]), (&result["callId"], &result["output"]), "{name}");
+        assert_eq!(
+            (&again["callId"], &again["output"]),
+            (&result["callId"], &result["output"]),
+            "{name}"
+        );
         assert_eq!(again["replayed"], true);
     }
     assert_eq!(daemon.events().len(), events.len());
@@ -102,8 +113,12 @@ impl SmallDisk {
     fn mount(at: &Path, size: &str) -> Self {
         std::fs::create_dir_all(at).unwrap();
         let options = format!("size={size}");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).status();
-        assert!(mounted.unwrap().success(), "a small disk cannot be mounted; run the tests as root");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).status();
+        assert!(
+            mounted.unwrap().success(),
+            "a small disk cannot be mounted; run the tests as root"
+        );
         Self(at.to_owned())
     }
 }
@@ -139,10 +154,13 @@ fn a_full_disk_denies_and_recovers() {
     assert_eq!(denied.header("retry-after").as_deref(), Some("1"));
     assert_eq!(daemon.get("/health", None).json()["status"], "degraded");
     std::fs::remove_file(&filler).unwrap();
-    daemon.until("the gate lets through again", || daemon.call("system.time", &key, "{}").status == 200);
+    daemon.until("the gate lets through again", || {
+        daemon.call("system.time", &key, "{}").status == 200
+    });
     assert_eq!(daemon.get("/health", None).json()["status"], "ok");
     let acknowledged = answers.len() + 2;
-    let completed = daemon.events().iter().filter(|event| event["kind"] == "call_completed").count();
+    let completed =
+        daemon.events().iter().filter(|event| event["kind"] == "call_completed").count();
     assert!(completed >= acknowledged, "{completed} of {acknowledged}");
     assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
     let status = daemon.stop();

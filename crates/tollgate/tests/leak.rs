@@ -43,7 +43,8 @@ fn a_key_is_in_no_log_error_trace_event_metric_page_or_answer() {
     let mut daemon = Daemon::configured("[daemon]\nlog_level = \"debug\"\n");
     let admin = daemon.admin();
     let (id, key) = daemon.new_key(&json!({"name": "canary", "scopes": ["call", "ask", "read"]}));
-    let token = daemon.post("/v1/tokens", Some(&key), "{}").json()["secret"].as_str().unwrap().to_owned();
+    let token =
+        daemon.post("/v1/tokens", Some(&key), "{}").json()["secret"].as_str().unwrap().to_owned();
     let (_, gone) = daemon.new_key(&json!({"name": "gone"}));
     daemon.cli(&["key", "revoke", "gone"]);
     let mut seen = Seen::default();
@@ -54,16 +55,25 @@ fn a_key_is_in_no_log_error_trace_event_metric_page_or_answer() {
     }
     let metrics = daemon.get("/metrics", Some(&admin));
     seen.add("metrics", metrics.body);
-    for path in ["/v1/keys?tokens=true", "/v1/events?limit=1000", "/v1/calls?limit=1000", "/openapi.json"] {
+    for path in
+        ["/v1/keys?tokens=true", "/v1/events?limit=1000", "/v1/calls?limit=1000", "/openapi.json"]
+    {
         seen.add(path, daemon.get(path, Some(&admin)).body);
     }
-    let verbs: [&[&str]; 5] =
-        [&["ledger", "export"], &["ledger", "tail", "-n", "1000"], &["key", "list"], &["doctor"], &["doctor", "--json"]];
+    let verbs: [&[&str]; 5] = [
+        &["ledger", "export"],
+        &["ledger", "tail", "-n", "1000"],
+        &["key", "list"],
+        &["doctor"],
+        &["doctor", "--json"],
+    ];
     for args in verbs {
         let ran = daemon.cli(args);
         seen.add(args.join(" "), ran.out + &ran.err);
     }
-    daemon.until("a call is projected", || !daemon.get("/v1/calls", Some(&admin)).json()["calls"].as_array().unwrap().is_empty());
+    daemon.until("a call is projected", || {
+        !daemon.get("/v1/calls", Some(&admin)).json()["calls"].as_array().unwrap().is_empty()
+    });
     daemon.stop();
     seen.add("log", daemon.logged());
     seen.files(daemon.folder.path());
@@ -71,7 +81,9 @@ fn a_key_is_in_no_log_error_trace_event_metric_page_or_answer() {
     for expected in ["log", "metrics", "file tollgate.db", "file queries.db", "file t.ndjson"] {
         assert!(names.contains(&expected), "{expected} was not looked at");
     }
-    for (what, secret) in [("key", &key), ("token", &token), ("withdrawn key", &gone), ("admin key", &admin)] {
+    for (what, secret) in
+        [("key", &key), ("token", &token), ("withdrawn key", &gone), ("admin key", &admin)]
+    {
         assert_eq!(seen.holds(secret), Vec::<&str>::new(), "the {what}");
         // Nor enough of it to matter.
         let part = secret.get(7..39).unwrap();
@@ -91,11 +103,36 @@ fn over_http(daemon: &Daemon, secret: &str, id: &str, seen: &mut Seen) {
     let call = "/v1/tools/manifest.get/call";
     add("call", daemon.post(call, Some(secret), "{\"input\":{\"name\":\"system.time\"}}"));
     add("input", daemon.post(call, Some(secret), &json_body(json!({"input": {"name": secret}}))));
-    add("wrong input", daemon.post(call, Some(secret), &json_body(json!({"input": {"name": {secret: secret}}}))));
-    add("wrong field", daemon.post(call, Some(secret), &json_body(json!({"input": {}, secret: 1}))));
-    add("wrong word", daemon.post(call, Some(secret), &json_body(json!({"input": {}, "urgency": secret}))));
-    add("scope", daemon.post(call, Some(secret), &json_body(json!({"input": {"name": "system.time"}, "scope": secret, "session": secret}))));
-    add("policy", daemon.post(call, Some(secret), &json_body(json!({"input": {}, "policy": {"deny": [secret]}}))));
+    add(
+        "wrong input",
+        daemon.post(call, Some(secret), &json_body(json!({"input": {"name": {secret: secret}}}))),
+    );
+    add(
+        "wrong field",
+        daemon.post(call, Some(secret), &json_body(json!({"input": {}, secret: 1}))),
+    );
+    add(
+        "wrong word",
+        daemon.post(call, Some(secret), &json_body(json!({"input": {}, "urgency": secret}))),
+    );
+    add(
+        "scope",
+        daemon.post(
+            call,
+            Some(secret),
+            &json_body(
+                json!({"input": {"name": "system.time"}, "scope": secret, "session": secret}),
+            ),
+        ),
+    );
+    add(
+        "policy",
+        daemon.post(
+            call,
+            Some(secret),
+            &json_body(json!({"input": {}, "policy": {"deny": [secret]}})),
+        ),
+    );
     add("no JSON", daemon.post(call, Some(secret), secret));
     add("tool", daemon.post(&format!("/v1/tools/{secret}/call"), Some(secret), "{\"input\":{}}"));
     add("path", daemon.get(&format!("/{secret}"), Some(secret)));
@@ -110,18 +147,37 @@ fn over_http(daemon: &Daemon, secret: &str, id: &str, seen: &mut Seen) {
     add("twice", with(&[("Authorization", &bearer), ("Authorization", &bearer)]));
     add("cookie", with(&[("Cookie", secret), ("Authorization", &bearer)]));
     add("last event", with(&[("Last-Event-ID", secret), ("Authorization", &bearer)]));
-    let once = [("Idempotency-Key", secret), ("Content-Type", "application/json"), ("Authorization", &bearer)];
+    let once = [
+        ("Idempotency-Key", secret),
+        ("Content-Type", "application/json"),
+        ("Authorization", &bearer),
+    ];
     let body = "{\"input\":{\"name\":\"system.time\"}}";
     add("idempotency key", daemon.request("POST", call, &once, body));
     add("idempotency key again", daemon.request("POST", call, &once, body));
     let admin = daemon.admin();
     add("name", daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": secret}))));
-    add("owner", daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": "n", "owner": secret}))));
-    add("claim", daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": "n", "agents": [secret]}))));
-    add("key policy", daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": "n", "policy": secret}))));
+    add(
+        "owner",
+        daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": "n", "owner": secret}))),
+    );
+    add(
+        "claim",
+        daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": "n", "agents": [secret]}))),
+    );
+    add(
+        "key policy",
+        daemon.post("/v1/keys", Some(&admin), &json_body(json!({"name": "n", "policy": secret}))),
+    );
     add("key", daemon.get(&format!("/v1/keys/{id}"), Some(&admin)));
     add("nonsense", daemon.raw(format!("{secret}\r\n\r\n").as_bytes()));
-    add("method", daemon.raw(format!("{secret} / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()));
+    add(
+        "method",
+        daemon.raw(
+            format!("{secret} / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .as_bytes(),
+        ),
+    );
 }
 
 fn over_the_command_line(daemon: &Daemon, secret: &str, seen: &mut Seen) {
@@ -135,7 +191,16 @@ fn over_the_command_line(daemon: &Daemon, secret: &str, seen: &mut Seen) {
     run("call --json", &["call", "system.time", "--json"], "");
     run("call -", &["call", "manifest.get", "-"], &format!("{{\"name\":\"{secret}\"}}"));
     run("call with no JSON", &["call", "manifest.get", "-"], secret);
-    let trace = ["agent", "--tool", "manifest.get", "--input", "-", "--record-trace", "t.ndjson", "--stream-json"];
+    let trace = [
+        "agent",
+        "--tool",
+        "manifest.get",
+        "--input",
+        "-",
+        "--record-trace",
+        "t.ndjson",
+        "--stream-json",
+    ];
     run("agent", &trace, &format!("{{\"name\":\"{secret}\"}}"));
     run("agent that works", &trace, "{\"name\":\"system.time\"}");
     run("key create", &["key", "create", "other"], "");

@@ -15,7 +15,8 @@ fn the_api_is_what_its_description_says() {
     let client = root().join("target/tools-for-tests/bin/schemathesis");
     assert!(client.exists(), "schemathesis is missing; scripts/tools-for-tests installs it");
     // A stream of events has no end; every other answer is tried.
-    let config = "[[operations]]\ninclude-name = \"GET /v1/events\"\nparameters = { stream = false }\n";
+    let config =
+        "[[operations]]\ninclude-name = \"GET /v1/events\"\nparameters = { stream = false }\n";
     std::fs::write(daemon.folder.path().join("schemathesis.toml"), config).unwrap();
     let ran = Command::new(client.canonicalize().unwrap())
         .current_dir(daemon.folder.path())

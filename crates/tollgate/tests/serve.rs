@@ -37,7 +37,8 @@ fn the_first_minute() {
     daemon.kill();
     // No server, no key, no data folder.
     let elsewhere = tempfile::tempdir().unwrap();
-    std::fs::copy(daemon.folder.path().join("t.ndjson"), elsewhere.path().join("t.ndjson")).unwrap();
+    std::fs::copy(daemon.folder.path().join("t.ndjson"), elsewhere.path().join("t.ndjson"))
+        .unwrap();
     let mut command = tollgate(elsewhere.path());
     command.args(["agent", "--tool", "system.time", "--stream-json", "--replay-trace", "t.ndjson"]);
     let replayed = finish(command, b"");
@@ -103,8 +104,12 @@ fn the_manifest_is_for_everyone_and_a_key_sees_what_its_policy_shows() {
 fn nothing_resolves_from_the_compatibility_inventory() {
     let daemon = Daemon::start();
     let inventory = daemon.get("/api/tools", None).json();
-    let names: Vec<&str> =
-        inventory["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = inventory["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["name"].as_str().unwrap())
+        .collect();
     assert!(names.contains(&"get_world_state") && names.contains(&"system_time"), "{names:?}");
     for name in names.into_iter().chain(["get_regime_history", "events.search", "System.Time"]) {
         let answer = daemon.call(name, &daemon.admin(), "{}");
@@ -121,7 +126,10 @@ fn every_call_is_in_the_ledger_whatever_became_of_it() {
     assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
     assert_eq!(daemon.call("system.time", &key, "{\"x\":1}").code(), "INVALID_INPUT");
     assert_eq!(daemon.call("no.such", &key, "{}").code(), "UNKNOWN_TOOL");
-    assert_eq!(daemon.post("/v1/tools/system.time/call", None, "{\"input\":{}}").code(), "MISSING_API_KEY");
+    assert_eq!(
+        daemon.post("/v1/tools/system.time/call", None, "{\"input\":{}}").code(),
+        "MISSING_API_KEY"
+    );
     let cut = key.get(..key.len() - 1).unwrap();
     assert_eq!(daemon.call("system.time", cut, "{}").code(), "INVALID_API_KEY");
     let events = daemon.events();
@@ -163,7 +171,8 @@ fn bodies_that_are_not_acceptable_are_refused_and_nothing_is_called() {
     let daemon = Daemon::start();
     let key = daemon.admin();
     let before = daemon.events().len();
-    let deep = format!("{{\"input\":{}{}}}", "{\"a\":".repeat(500), "1".to_owned() + &"}".repeat(500));
+    let deep =
+        format!("{{\"input\":{}{}}}", "{\"a\":".repeat(500), "1".to_owned() + &"}".repeat(500));
     let wrong: [(&str, u16, &str); 9] = [
         ("", 400, "INVALID_REQUEST"),
         ("{", 400, "INVALID_REQUEST"),
@@ -182,7 +191,8 @@ fn bodies_that_are_not_acceptable_are_refused_and_nothing_is_called() {
     }
     let missing = daemon.post("/v1/tools/system.time/call", Some(&key), "{}");
     assert_eq!(missing.json()["error"]["details"]["missing_required_fields"], json!(["input"]));
-    let typo = daemon.post("/v1/tools/system.time/call", Some(&key), "{\"input\":{},\"urgncy\":\"high\"}");
+    let typo =
+        daemon.post("/v1/tools/system.time/call", Some(&key), "{\"input\":{},\"urgncy\":\"high\"}");
     assert!(typo.message().contains("did you mean `urgency`?"), "{}", typo.message());
     let mut bytes = format!(
         "POST /v1/tools/system.time/call HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n"
@@ -193,7 +203,8 @@ fn bodies_that_are_not_acceptable_are_refused_and_nothing_is_called() {
     let huge = format!("{{\"input\":{{\"a\":\"{}\"}}}}", "x".repeat(2_000_000));
     let answer = daemon.post("/v1/tools/system.time/call", Some(&key), &huge);
     assert_eq!((answer.status, answer.code().as_str()), (413, "PAYLOAD_TOO_LARGE"));
-    let form = [("Authorization", format!("Bearer {key}")), ("Content-Type", "text/plain".to_owned())];
+    let form =
+        [("Authorization", format!("Bearer {key}")), ("Content-Type", "text/plain".to_owned())];
     let form: Vec<(&str, &str)> = form.iter().map(|(n, v)| (*n, v.as_str())).collect();
     let answer = daemon.request("POST", "/v1/tools/system.time/call", &form, "{\"input\":{}}");
     assert_eq!(answer.code(), "INVALID_REQUEST");
@@ -218,7 +229,8 @@ fn a_page_of_another_site_cannot_reach_the_gate() {
     let token = daemon.post("/v1/tokens", Some(&daemon.admin()), "{}").json();
     let token = format!("Bearer {}", token["secret"].as_str().unwrap());
     assert_eq!(ask(&[("Authorization", &token), ("Origin", &own)]).status, 200);
-    let preflight = daemon.request("OPTIONS", "/v1/keys", &[("Origin", "https://evil.example")], "");
+    let preflight =
+        daemon.request("OPTIONS", "/v1/keys", &[("Origin", "https://evil.example")], "");
     assert_eq!(preflight.header("access-control-allow-origin"), None);
     let in_url = daemon.get(&format!("/v1/keys?key={}", daemon.admin()), None);
     assert_eq!(in_url.status, 400);
@@ -228,7 +240,8 @@ fn a_page_of_another_site_cannot_reach_the_gate() {
 #[test]
 fn a_key_is_made_listed_rotated_withdrawn_and_expires() {
     let daemon = Daemon::start();
-    let made = daemon.cli(&["key", "create", "crawler", "--scope", "call", "--expires", "30d", "--json"]);
+    let made =
+        daemon.cli(&["key", "create", "crawler", "--scope", "call", "--expires", "30d", "--json"]);
     assert_eq!(made.code, 0, "{}", made.err);
     let made = made.json()["data"].clone();
     let first = made["secret"].as_str().unwrap().to_owned();
@@ -252,7 +265,10 @@ fn a_key_is_made_listed_rotated_withdrawn_and_expires() {
     // A key for calls is for nothing else.
     assert_eq!(daemon.get("/v1/keys", Some(&second)).code(), "SCOPE_MISSING");
     assert_eq!(daemon.get("/metrics", Some(&second)).code(), "SCOPE_MISSING");
-    let token = daemon.post("/v1/tokens", Some(&second), "{}").json()["secret"].as_str().unwrap().to_owned();
+    let token = daemon.post("/v1/tokens", Some(&second), "{}").json()["secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(daemon.call("system.time", &token, "{}").status, 200);
     assert_eq!(daemon.cli(&["key", "revoke", "crawler"]).code, 0);
     for gone in [&second, &token] {
@@ -340,9 +356,17 @@ fn the_same_idempotency_key_runs_once_and_gives_the_same_result() {
     let daemon = Daemon::start();
     let key = format!("Bearer {}", daemon.admin());
     let call = |input: &str| {
-        let headers =
-            [("Authorization", key.as_str()), ("Content-Type", "application/json"), ("Idempotency-Key", "k-1")];
-        daemon.request("POST", "/v1/tools/manifest.get/call", &headers, &format!("{{\"input\":{input}}}"))
+        let headers = [
+            ("Authorization", key.as_str()),
+            ("Content-Type", "application/json"),
+            ("Idempotency-Key", "k-1"),
+        ];
+        daemon.request(
+            "POST",
+            "/v1/tools/manifest.get/call",
+            &headers,
+            &format!("{{\"input\":{input}}}"),
+        )
     };
     let first = call("{\"name\":\"system.time\"}");
     assert_eq!((first.status, first.header("idempotency-replayed")), (200, None));
@@ -352,15 +376,19 @@ fn the_same_idempotency_key_runs_once_and_gives_the_same_result() {
     assert_eq!(second.json()["output"], first.json()["output"]);
     assert_eq!(call("{\"name\":\"manifest.get\"}").code(), "CONFLICT");
     // A failure is a result too.
-    let twice = ["call", "manifest.get", "{\"name\":\"no.such\"}", "--idempotency-key", "k-2", "--json"];
+    let twice =
+        ["call", "manifest.get", "{\"name\":\"no.such\"}", "--idempotency-key", "k-2", "--json"];
     let (one, two) = (daemon.cli(&twice), daemon.cli(&twice));
     assert_eq!(one.json()["error"]["code"], "UNKNOWN_TOOL");
     assert_eq!(two.json()["error"]["code"], "UNKNOWN_TOOL");
     let daemon = daemon.again();
     let started = |events: &[Value]| events.iter().filter(|e| e["kind"] == "call_started").count();
     assert_eq!(started(&daemon.events()), 2);
-    let headers =
-        [("Authorization", key.as_str()), ("Content-Type", "application/json"), ("Idempotency-Key", "k-1")];
+    let headers = [
+        ("Authorization", key.as_str()),
+        ("Content-Type", "application/json"),
+        ("Idempotency-Key", "k-1"),
+    ];
     let body = "{\"input\":{\"name\":\"system.time\"}}";
     let after = daemon.request("POST", "/v1/tools/manifest.get/call", &headers, body);
     assert_eq!(after.json()["output"], first.json()["output"]);
@@ -436,10 +464,20 @@ fn a_stream_tells_the_events_of_the_run_in_their_order() {
     let run = daemon.post(path, Some(&daemon.admin()), "{\"input\":{}}");
     assert_eq!(
         names(&run.body),
-        ["run.started", "tool.resolved", "policy.checked", "tool.started", "tool.completed", "run.completed"]
+        [
+            "run.started",
+            "tool.resolved",
+            "policy.checked",
+            "tool.started",
+            "tool.completed",
+            "run.completed"
+        ]
     );
     let refused = daemon.post(path, Some(&daemon.admin()), "{\"input\":{\"x\":1}}");
-    assert_eq!(names(&refused.body), ["run.started", "tool.resolved", "policy.checked", "run.failed"]);
+    assert_eq!(
+        names(&refused.body),
+        ["run.started", "tool.resolved", "policy.checked", "run.failed"]
+    );
     let unknown = daemon.post("/v1/tools/no.such/stream", Some(&daemon.admin()), "{\"input\":{}}");
     assert_eq!(names(&unknown.body), ["run.started", "run.failed"]);
     assert_eq!(daemon.post(path, None, "{\"input\":{}}").code(), "MISSING_API_KEY");
@@ -450,12 +488,17 @@ fn a_call_brings_a_policy_that_only_narrows() {
     let daemon = Daemon::start();
     std::fs::write(daemon.folder.path().join("p.toml"), "deny = [\"system.time\"]\n").unwrap();
     let denied = daemon.cli(&["call", "system.time", "--policy", "p.toml", "--json"]);
-    assert_eq!((denied.code, denied.json()["error"]["code"].as_str()), (4, Some("PERMISSION_DENIED")));
-    let agent = daemon.cli(&["agent", "--tool", "system.time", "--policy", "p.toml", "--stream-json"]);
+    assert_eq!(
+        (denied.code, denied.json()["error"]["code"].as_str()),
+        (4, Some("PERMISSION_DENIED"))
+    );
+    let agent =
+        daemon.cli(&["agent", "--tool", "system.time", "--policy", "p.toml", "--stream-json"]);
     assert_eq!(agent.code, 4);
     let last: Value = serde_json::from_str(agent.out.lines().last().unwrap()).unwrap();
     assert_eq!(last["verdict"]["reason"], "permission_denied");
-    std::fs::write(daemon.folder.path().join("wide.toml"), "maxSideEffect = \"live_trade\"\n").unwrap();
+    std::fs::write(daemon.folder.path().join("wide.toml"), "maxSideEffect = \"live_trade\"\n")
+        .unwrap();
     let wide = daemon.cli(&["call", "system.time", "--policy", "wide.toml", "--explain"]);
     assert!(wide.out.contains("server paper_trade"), "{}", wide.out);
     let body = "{\"input\":{},\"policy\":{\"maxSideEfect\":\"none\"}}";
@@ -529,7 +572,11 @@ fn a_policy_that_changed_applies_to_the_next_call_and_a_bad_one_does_not_load() 
 #[test]
 fn a_configuration_with_a_typo_is_told_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("tollgate.toml"), "[daemon]\nlisten = []\nmax_conections = 5\n").unwrap();
+    std::fs::write(
+        folder.path().join("tollgate.toml"),
+        "[daemon]\nlisten = []\nmax_conections = 5\n",
+    )
+    .unwrap();
     let mut command = tollgate(folder.path());
     command.arg("serve");
     let ran = finish(command, b"");
@@ -599,6 +646,25 @@ fn commands_without_a_gate_say_how_to_start_one() {
     assert!(plain(&ledger.err).contains("tollgate serve"), "{}", ledger.err);
     let miss = run(&["replay", "no.ndjson"]);
     assert_eq!(miss.code, 3, "{}", miss.err);
+}
+
+#[test]
+fn the_key_of_a_dead_gate_is_sent_to_nobody() {
+    let mut daemon = Daemon::start();
+    daemon.kill();
+    assert!(daemon.data().join("address").exists());
+    // Somebody else listens where the gate was.
+    let stranger = std::net::TcpListener::bind(daemon.address()).unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    for args in
+        [&["call", "system.time"][..], &["agent", "--tool", "system.time"], &["key", "list"]]
+    {
+        let ran = daemon.cli(args);
+        assert_eq!(ran.code, 7, "{}", ran.err);
+        assert!(plain(&ran.err).contains("no gate runs on the data folder"), "{}", ran.err);
+    }
+    let met = stranger.accept().unwrap_err();
+    assert_eq!(met.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
@@ -697,7 +763,8 @@ fn agents_use_a_key_of_their_own_that_is_not_the_admins() {
     assert_ne!(own, daemon.admin());
     assert_eq!(daemon.get("/v1/keys", Some(&own)).code(), "SCOPE_MISSING");
     let keys = daemon.get("/v1/keys", Some(&daemon.admin())).json();
-    let agent = keys["keys"].as_array().unwrap().iter().find(|key| key["name"] == "agent").unwrap().clone();
+    let agent =
+        keys["keys"].as_array().unwrap().iter().find(|key| key["name"] == "agent").unwrap().clone();
     assert_eq!(agent["policy"], "readonly");
     assert_eq!(agent["scopes"], json!(["call", "ask"]));
 }
@@ -706,14 +773,24 @@ fn agents_use_a_key_of_their_own_that_is_not_the_admins() {
 fn a_replay_never_calls_and_tells_both_ways() {
     let daemon = Daemon::start();
     let record = |input: &str| {
-        let args = ["agent", "--tool", "manifest.get", "--input", input, "--record-trace", "t.ndjson"];
+        let args =
+            ["agent", "--tool", "manifest.get", "--input", input, "--record-trace", "t.ndjson"];
         daemon.cli(&args).code
     };
     assert_eq!(record("{\"name\":\"system.time\"}"), 0);
     assert_eq!(record("{\"name\":\"no.such\"}"), 6);
     let before = daemon.events().len();
     assert_eq!(daemon.cli(&["replay", "t.ndjson"]).code, 0);
-    let miss = ["agent", "--tool", "manifest.get", "--input", "{\"name\":\"other.tool\"}", "--replay-trace", "t.ndjson", "--json"];
+    let miss = [
+        "agent",
+        "--tool",
+        "manifest.get",
+        "--input",
+        "{\"name\":\"other.tool\"}",
+        "--replay-trace",
+        "t.ndjson",
+        "--json",
+    ];
     let missed = daemon.cli(&miss);
     assert_eq!((missed.code, missed.json()["error"]["code"].as_str()), (6, Some("REPLAY_MISS")));
     let calls = "{\"tool\":\"manifest.get\",\"input\":{\"name\":\"system.time\"}}\n{\"tool\":\"system.time\",\"input\":{}}\n";
@@ -727,7 +804,10 @@ fn a_replay_never_calls_and_tells_both_ways() {
     std::fs::write(daemon.folder.path().join("not.ndjson"), "hello\n").unwrap();
     let kept = daemon.cli(&["agent", "--tool", "system.time", "--record-trace", "not.ndjson"]);
     assert_eq!(kept.code, 3, "{}", kept.err);
-    assert_eq!(std::fs::read_to_string(daemon.folder.path().join("not.ndjson")).unwrap(), "hello\n");
+    assert_eq!(
+        std::fs::read_to_string(daemon.folder.path().join("not.ndjson")).unwrap(),
+        "hello\n"
+    );
     assert_eq!(daemon.events().len(), before);
 }
 
@@ -767,7 +847,8 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     let bad = daemon.cli(&["doctor", "--json"]);
     assert_eq!(bad.code, 1);
     let checks = bad.json()["data"]["checks"].clone();
-    let check = checks.as_array().unwrap().iter().find(|c| c["name"] == "admin key").unwrap().clone();
+    let check =
+        checks.as_array().unwrap().iter().find(|c| c["name"] == "admin key").unwrap().clone();
     assert_eq!(check["state"], "bad");
     assert!(check["advice"].as_str().unwrap().contains("chmod 600"), "{check}");
 }
@@ -784,7 +865,10 @@ fn init_writes_what_holds_and_never_overwrites() {
     let again = init();
     assert_eq!(again.code, 3, "{}", again.err);
     let text = std::fs::read_to_string(folder.path().join("tollgate.toml")).unwrap();
-    let all: String = text.lines().map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line))).collect();
+    let all: String = text
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line)))
+        .collect();
     let daemon = Daemon::configured(&all);
     let made = daemon.cli(&["key", "create", "r", "--policy", "researcher"]);
     assert_eq!(made.code, 0, "{}", made.err);

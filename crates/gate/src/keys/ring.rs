@@ -41,6 +41,8 @@ pub(super) struct Held {
     layers: Arc<Layers>,
     is_token: bool,
     last_used_ms: AtomicI64,
+    /// The last use that is on disk.
+    kept_use_ms: AtomicI64,
 }
 
 impl Principal {
@@ -91,14 +93,22 @@ impl Principal {
         self.held().map(|held| &held.record.claims)
     }
 
-    /// Passes if its key is for `needed`.
-    pub fn require(&self, needed: KeyScope) -> Result<&KeyRecord, Error> {
+    /// Passes if it has a key that counts, whatever it is for.
+    pub fn require_key(&self) -> Result<&KeyRecord, Error> {
         match &self.0 {
             Who::Anonymous => Err(MissingApiKey::new(None).into()),
             Who::Invalid(why) => Err(InvalidApiKey::new(*why).into()),
-            Who::Key(held) if held.record.scopes.contains(&needed) => Ok(&held.record),
-            Who::Key(held) => Err(ScopeMissing::new(needed, held.record.scopes.clone()).into()),
+            Who::Key(held) => Ok(&held.record),
         }
+    }
+
+    /// Passes if its key is for `needed`.
+    pub fn require(&self, needed: KeyScope) -> Result<&KeyRecord, Error> {
+        let key = self.require_key()?;
+        if key.scopes.contains(&needed) {
+            return Ok(key);
+        }
+        Err(ScopeMissing::new(needed, key.scopes.clone()).into())
     }
 
     fn held(&self) -> Option<&Held> {
@@ -203,8 +213,8 @@ impl KeyRing {
             }
         };
         let is_token = record.parent.is_some();
-        let last_used_ms = AtomicI64::new(last_used_ms);
-        Held { record, facts, layers: Arc::new(layers), is_token, last_used_ms }
+        let (last_used_ms, kept_use_ms) = (AtomicI64::new(last_used_ms), AtomicI64::new(0));
+        Held { record, facts, layers: Arc::new(layers), is_token, last_used_ms, kept_use_ms }
     }
 
     /// Reads every key's policy again.
@@ -242,6 +252,26 @@ impl KeyRing {
     pub(crate) fn set_last_used(&self, id: KeyId, at_ms: i64) {
         if let Some(held) = self.by_id.get(&id) {
             held.last_used_ms.fetch_max(at_ms, Ordering::Relaxed);
+            held.kept_use_ms.fetch_max(at_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// The keys that were used since their last use was kept.
+    pub(crate) fn newly_used(&self) -> Vec<(KeyId, i64)> {
+        let keys = self.by_id.values().filter(|held| !held.is_token);
+        keys.filter_map(|held| {
+            let used = held.last_used_ms.load(Ordering::Relaxed);
+            (used > held.kept_use_ms.load(Ordering::Relaxed)).then_some((held.record.key_id, used))
+        })
+        .collect()
+    }
+
+    /// Notes that these uses are on disk.
+    pub(crate) fn kept_use(&self, used: &[(KeyId, i64)]) {
+        for (id, at_ms) in used {
+            if let Some(held) = self.by_id.get(id) {
+                held.kept_use_ms.fetch_max(*at_ms, Ordering::Relaxed);
+            }
         }
     }
 

@@ -171,7 +171,7 @@ async fn find(client: &Client, wanted: &str) -> Result<String, Failure> {
         several => match several.iter().copied().filter(is_active).collect::<Vec<_>>().as_slice() {
             [only] => Ok(only.word("id").to_owned()),
             _ => Err(Failure::usage("several keys have this name".to_owned())
-                .with_help("name the one you mean by its id; `tollgate key list` shows them")),
+                .with_help("name the one you mean by its id; `tollgate key list --json` shows it")),
         },
     }
 }
@@ -183,7 +183,7 @@ fn seconds(text: &str) -> Result<i64, Failure> {
 fn table(keys: &Value) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES", "ID"]);
+    table.set_header(["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES"]);
     for key in keys.as_array().into_iter().flatten() {
         let scopes: Vec<String> =
             key.part("scopes").as_array().into_iter().flatten().map(word).collect();
@@ -206,7 +206,6 @@ fn table(keys: &Value) -> String {
             policy,
             time(key.part("lastUsedAt")),
             time(key.part("expiresAt")),
-            key.word("id").to_owned(),
         ]);
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()

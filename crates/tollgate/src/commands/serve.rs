@@ -43,6 +43,8 @@ async fn serve(
     let addresses = addresses(args, &config)?;
     let ledger = Ledger::open(data, config.sync()).map_err(|error| Failure::ledger(&error))?;
     keep_out_of_git(data);
+    // What a gate that was killed has left behind.
+    let _ = fs::remove_file(data.join(ADDRESS));
     let mut listening = Vec::new();
     for address in &addresses {
         let bound = Listening::bind(address, config.daemon.trusted_proxy).await;

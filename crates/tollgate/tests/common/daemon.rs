@@ -118,8 +118,7 @@ impl Daemon {
     }
 
     pub(crate) fn spawned(folder: Arc<TempDir>, mut command: Command) -> Self {
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (printed, logged) = (Arc::default(), Arc::default());
         let lines = gather(child.stdout.take().unwrap(), &printed);
         gather(child.stderr.take().unwrap(), &logged);

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde_json::{Map, Value, json};
-use tollgate_contract::text::{Clean, nearest};
+use tollgate_contract::{
+    KeyScope,
+    text::{Clean, nearest},
+};
 use tollgate_gate::secret_file;
 
 use crate::{
@@ -192,20 +195,18 @@ fn table(keys: &Value) -> String {
         } else {
             key.word("policy").to_owned()
         };
-        // To the minute: nobody needs more in a list.
-        let time = |value: &Value| {
-            value
-                .as_str()
-                .and_then(|text| text.get(..16))
-                .map_or("never".to_owned(), |text| text.replace('T', " "))
+        // To the minute, or to the day: nobody needs more in a list.
+        let time = |name: &str, digits: usize| {
+            let text = key.part(name).as_str().and_then(|text| text.get(..digits));
+            text.map_or("never".to_owned(), |text| text.replace('T', " "))
         };
         table.add_row([
             name(key),
             key.word("status").to_owned(),
-            scopes.join(" "),
+            if scopes.len() == KeyScope::ALL.len() { "all".to_owned() } else { scopes.join(" ") },
             policy,
-            time(key.part("lastUsedAt")),
-            time(key.part("expiresAt")),
+            time("lastUsedAt", 16),
+            time("expiresAt", 10),
         ]);
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()

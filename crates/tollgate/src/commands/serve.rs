@@ -146,7 +146,7 @@ fn greet(data: &Path, key_file: &Path, admin: Option<&str>, urls: &[String]) {
     }
     if let (Some(_), Some(url)) = (admin, urls.iter().find(|url| url.starts_with("http"))) {
         text.push_str(&format!(
-            "\nTry it from another terminal:\n  curl -s {url}/api/contracts/tools\n  curl -s {url}/v1/tools/system.time/call -H 'content-type: application/json' \\\n    -H \"authorization: Bearer $(cat {})\" -d '{{\"input\":{{}}}}'\n",
+            "\nTry it from another terminal:\n  curl -s {url}/api/contracts/tools\n  curl -s {url}/v1/tools/system.time/call \\\n    -H 'content-type: application/json' -d '{{\"input\":{{}}}}' \\\n    -H \"authorization: Bearer $(cat {})\"\n",
             key_file.display()
         ));
     }

@@ -1,11 +1,11 @@
 # What people type. `make test` installs what the tests need and runs all of them; CI calls the same.
 
 CARGO ?= cargo
-ARGS ?= tools
+ARGS ?= serve
 
 .PHONY: run test lint bench fuzz tools-for-tests
 
-run: ## Run the product: make run ARGS="explain UNKNOWN_TOOL"
+run: ## Run the gate; make run ARGS="explain UNKNOWN_TOOL" runs another command
 	$(CARGO) run --release -- $(ARGS)
 
 test: tools-for-tests lint ## Everything that must hold

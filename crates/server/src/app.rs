@@ -35,6 +35,9 @@ use crate::{
     request::{Transport, principal, refuse},
 };
 
+/// How long the answers to cancelled calls may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
 /// How much of one client is borne, and who is believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -162,15 +165,14 @@ impl Server {
         let connections = listen::serve(listening, self.router, Arc::clone(&settings), stop).await;
         // Streams of events have no end of their own.
         self.app.stopping.cancel();
-        let draining = self.app.gate.drain(settings.stop_grace);
         let finishing = connections.shutdown();
         tokio::pin!(finishing);
-        tokio::select! {
-            () = draining => {
-                // The calls have ended; their answers are on their way.
-                let _ = tokio::time::timeout(Duration::from_secs(2), finishing).await;
-            }
-            () = &mut finishing => self.app.gate.drain(settings.stop_grace).await,
+        // Every call belongs to a request, and every request to a connection.
+        let in_time = tokio::time::timeout(settings.stop_grace, &mut finishing).await.is_ok();
+        self.app.gate.drain(Duration::ZERO).await;
+        if !in_time {
+            // The calls were cancelled; their answers are on their way.
+            let _ = tokio::time::timeout(LAST_ANSWERS, finishing).await;
         }
     }
 }

@@ -106,6 +106,44 @@ fn kill_9_in_the_middle_of_thousands_of_calls() {
     assert_eq!(daemon.events().len(), events.len());
 }
 
+#[test]
+fn a_stop_under_load_answers_what_it_took_and_exits_0() {
+    let mut daemon = Daemon::start();
+    let key = daemon.admin();
+    let told: Mutex<Vec<Value>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (daemon, key, told) = (&daemon, &key, &told);
+            scope.spawn(move || {
+                let mut stream = daemon.connect();
+                for number in 0.. {
+                    let Some(result) = call(&mut stream, key, &format!("{thread}-{number}")) else {
+                        return;
+                    };
+                    told.lock().unwrap().push(result);
+                }
+            });
+        }
+        daemon.until("calls are answered", || told.lock().unwrap().len() >= 500);
+        common::daemon::signal(daemon.child.id(), "TERM");
+    });
+    let status = daemon.wait();
+    assert_eq!(status.code(), Some(0), "{}", daemon.logged());
+    assert!(!daemon.data().join("tollgate.db-wal").exists());
+    let told = told.into_inner().unwrap();
+    let events = daemon.events();
+    let of_kind = |kind: &str| -> BTreeSet<String> {
+        let calls = events.iter().filter(|event| event["kind"] == kind);
+        calls.map(|event| event["payload"]["callId"].as_str().unwrap().to_owned()).collect()
+    };
+    let (started, completed) = (of_kind("call_started"), of_kind("call_completed"));
+    assert_eq!(started, completed, "a call was left without an end");
+    let answered: BTreeSet<String> =
+        told.iter().map(|result| result["callId"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(answered, completed, "a call was recorded and its caller never heard of it");
+    assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
+}
+
 /// A small disk of its own. It is unmounted when the test ends, however it ends.
 struct SmallDisk(PathBuf);
 

@@ -16,7 +16,7 @@ use crate::{
     cli::ServeArgs,
     config::{Config, LogFormat, LogLevel, USUAL_DATA, USUAL_LISTEN},
     exit::Exit,
-    output::{Failure, write_out},
+    output::{Failure, wants_colour, write_out},
     place::{ADDRESS, ADMIN_KEY},
 };
 
@@ -226,7 +226,10 @@ fn log(config: &Config) {
         LogLevel::Info => tracing::Level::INFO,
         LogLevel::Debug => tracing::Level::DEBUG,
     };
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(wants_colour(&std::io::stderr()))
+        .with_writer(std::io::stderr);
     match config.daemon.log.unwrap_or(LogFormat::Text) {
         LogFormat::Text => lines.with_target(false).init(),
         LogFormat::Json => lines.json().init(),

@@ -35,7 +35,7 @@ const LONGEST: usize = 255;
 pub(crate) struct Name([u8; 32]);
 
 /// What is remembered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) call: CallId,
     pub(crate) run: RunId,
@@ -107,7 +107,7 @@ impl Claim {
         Beside::Put {
             space: SPACE,
             key: self.name.0.to_vec(),
-            value: serde_json::to_vec(memory).unwrap_or_default(),
+            value: memory.written(),
             expires_ms: Some(now_ms + KEPT_MS),
         }
     }
@@ -130,8 +130,23 @@ impl Name {
 }
 
 impl Memory {
+    /// Both ids on a line, the hash of the input, and what is sealed.
+    fn written(&self) -> Vec<u8> {
+        let ids = format!("{} {}\n", self.call, self.run);
+        [ids.as_bytes(), &self.input, self.ended.as_deref().unwrap_or_default()].concat()
+    }
+
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        let (ids, rest) = bytes.split_at_checked(end)?;
+        let (call, run) = std::str::from_utf8(ids).ok()?.split_once(' ')?;
+        let (input, sealed) = rest.get(1..)?.split_at_checked(32)?;
+        Some(Self {
+            call: CallId::parse(call).ok()?,
+            run: RunId::parse(run).ok()?,
+            input: input.try_into().ok()?,
+            ended: (!sealed.is_empty()).then(|| sealed.to_vec()),
+        })
     }
 
     /// What came of it; `None` if nothing did, or it cannot be opened any more.

@@ -294,10 +294,9 @@ async fn a_contract_that_says_how_runs_again_where_the_outcome_is_unknown() {
         let kept: Vec<u8> = db
             .query_row("SELECT value FROM beside WHERE space = 'idempotency'", [], |row| row.get(0))
             .unwrap();
-        let mut kept: Value = serde_json::from_slice(&kept).unwrap();
-        kept["ended"] = Value::Null;
+        let head = kept.iter().position(|byte| *byte == b'\n').unwrap() + 1 + 32;
         let sql = "UPDATE beside SET value = ?1 WHERE space = 'idempotency'";
-        db.execute(sql, [serde_json::to_vec(&kept).unwrap()]).unwrap();
+        db.execute(sql, [&kept[..head]]).unwrap();
         let again = fixture.call(call()).await;
         if runs_again {
             assert!(!again.unwrap().replayed);

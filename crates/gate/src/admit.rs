@@ -13,8 +13,8 @@ use tollgate_contract::{
     Call, Caller, Decision, Error, Explain, Facts, Identity, InputHash, Layer, Mode, Outcome,
     Quoted, Retry, Step, Verdict,
     error::{
-        ApprovalDenied, Cancelled, Conflict, InvalidRequest, OutcomeUnknown, PermissionDenied,
-        ToolNotCallable,
+        ApprovalDenied, Cancelled, Conflict, Internal, InvalidRequest, OutcomeUnknown,
+        PermissionDenied, ToolNotCallable,
     },
     event::Event,
     id::{ApprovalId, CallId, RunId},
@@ -194,9 +194,11 @@ impl Arrived {
         let kept = self
             .gate
             .read(|reader| reader.kept(idempotency::SPACE, claim.name.as_bytes()))?
-            .filter(|kept| kept.expires_ms.is_none_or(|end| end > now))
-            .and_then(|kept| Memory::read(&kept.value));
-        let Some(memory) = kept else { return Ok(Claimed::Turn(Box::new(claim), turn)) };
+            .filter(|kept| kept.expires_ms.is_none_or(|end| end > now));
+        let Some(kept) = kept else { return Ok(Claimed::Turn(Box::new(claim), turn)) };
+        // What cannot be read any more may have happened.
+        let memory = Memory::read(&kept.value)
+            .ok_or_else(|| Internal::new("what is remembered of an Idempotency-Key is damaged"))?;
         if !claim.is_same_input(&memory) {
             let problem = "the Idempotency-Key was used before with another input; use a new key for a new call";
             return Err(Conflict::new(Clean::already(problem.to_owned())).into());

@@ -305,6 +305,11 @@ async fn a_contract_that_says_how_runs_again_where_the_outcome_is_unknown() {
             assert_eq!(code(&again), ErrorCode::OutcomeUnknown);
             assert_eq!(fixture.world.times(), ran);
         }
+        // What cannot be read any more may have happened: nothing runs.
+        db.execute(sql, [b"damaged".as_slice()]).unwrap();
+        let ran = fixture.world.times();
+        assert_eq!(code(&fixture.call(call()).await), ErrorCode::Internal);
+        assert_eq!(fixture.world.times(), ran);
         db.execute("DELETE FROM beside WHERE space = 'idempotency'", []).unwrap();
     }
 }

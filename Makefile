@@ -19,8 +19,9 @@ lint: ## Formatting and clippy, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-bench: ## Speed, as ratios in one run
-	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml
+bench: ## Speed, as ratios in one run; one section: make bench SECTION=serve
+	$(CARGO) build --release --locked
+	$(CARGO) run --release --locked --manifest-path bench/Cargo.toml -- $(SECTION)
 
 fuzz: ## Fuzz each target for ten minutes
 	scripts/fuzz 600

@@ -1,20 +1,26 @@
 //! Tollgate side by side with what others offer for the same work, in one run on one machine.
 //!
-//! Three sections: a policy decision against Cedar and Rego, the JSON and redaction paths against
-//! their plainest counterparts, and the growth of redaction on hostile input. Absolute numbers are
-//! this machine's; the ratios are what can be compared. The run ends with a failure when the engines
-//! disagree about a call, or when a document is not what its row says: times of different work would
-//! compare nothing.
+//! A policy decision against Cedar and Rego, the JSON and redaction paths against their plainest
+//! counterparts, the growth of redaction on hostile input; then the gate as a whole: serving against a
+//! bare handler, the ledger against plain inserts, and the daemon's start, memory and restart. Absolute
+//! numbers are this machine's; the ratios are what can be compared. The run ends with a failure when the
+//! engines disagree about a call, when a document is not what its row says, or when an answer is no 200:
+//! times of different work would compare nothing.
 //!
-//! `cargo run --release --manifest-path bench/Cargo.toml`
+//! `cargo run --release --manifest-path bench/Cargo.toml`, for one section with its name behind `--`:
+//! see [`SECTIONS`].
 
 mod documents;
 mod hostile;
+mod ledger;
+mod lifetime;
 mod measure;
 mod policy;
+mod sample;
+mod serving;
 mod throughput;
 
-use std::{error::Error, process::ExitCode, thread, time::Instant};
+use std::{env, error::Error, path::Path, process::ExitCode, thread, time::Instant};
 
 use measure::{ROUNDS, TURN, WARM_UP};
 
@@ -28,18 +34,53 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs one section.
+type Section = fn() -> Result<(), Box<dyn Error>>;
+
+/// What can be asked for by name. Without a name all of them run, in this order.
+const SECTIONS: [(&str, Section); 8] = [
+    ("policy", policy::section),
+    ("throughput", throughput::section),
+    ("hostile", hostile),
+    ("serve", serving::section),
+    ("ledger", ledger::section),
+    ("start", lifetime::starts),
+    ("memory", lifetime::memory),
+    ("restart", lifetime::restarts),
+];
+
+fn hostile() -> Result<(), Box<dyn Error>> {
+    hostile::section();
+    Ok(())
+}
+
 fn run() -> Result<(), Box<dyn Error>> {
+    let asked: Vec<String> = env::args().skip(1).collect();
+    // This binary starts itself as the server that the product's is compared with.
+    if let [role, call, manifest] = asked.as_slice()
+        && role == "bare-server"
+    {
+        return serving::bare::serve(Path::new(call), Path::new(manifest));
+    }
+    if let Some(unknown) = asked.iter().find(|name| !SECTIONS.iter().any(|one| one.0 == *name)) {
+        let names = SECTIONS.map(|(name, _)| name).join(", ");
+        return Err(format!("there is no section `{unknown}`; there are {names}").into());
+    }
     let start = Instant::now();
     let cores = thread::available_parallelism().map_or(0, usize::from);
-    println!("tollgate-bench: {cores} cores seen, one used; {ROUNDS} interleaved rounds,");
+    println!(
+        "tollgate-bench: {cores} cores seen; sections 1 to 3 use one, {ROUNDS} interleaved rounds,"
+    );
     println!(
         "turns of about {} ms after {} ms of warm-up each; medians of rounds",
         TURN.as_millis(),
         WARM_UP.as_millis()
     );
-    policy::section()?;
-    throughput::section()?;
-    hostile::section();
+    for (name, section) in SECTIONS {
+        if asked.is_empty() || asked.iter().any(|one| one == name) {
+            section()?;
+        }
+    }
     println!("\nwhole run: {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -47,14 +47,25 @@ impl Timing {
         quantile(ratios.map(|(mine, its)| mine / its).collect(), 0.5)
     }
 
-    /// The distance between the quartiles, as a part of the median: how calm the machine was.
+    /// How calm the machine was.
     pub(crate) fn spread(&self) -> f64 {
-        let middle_half = quantile(self.rounds.clone(), 0.75) - quantile(self.rounds.clone(), 0.25);
-        middle_half / self.ns()
+        spread(&self.rounds)
     }
 }
 
-fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
+/// The distance between the quartiles, as a part of the median: how calm the machine was.
+pub(crate) fn spread(values: &[f64]) -> f64 {
+    let middle_half = quantile(values.to_vec(), 0.75) - quantile(values.to_vec(), 0.25);
+    middle_half / median(values)
+}
+
+/// The value in the middle.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    quantile(values.to_vec(), 0.5)
+}
+
+/// The value below which this part of them is; the smallest for 0, the largest for 1.
+pub(crate) fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1) as f64;
     values.get((last * part).round() as usize).copied().unwrap_or(f64::NAN)

@@ -98,7 +98,7 @@ fn answer(entry: Entry, hear: impl Fn(Value)) -> Answer {
                 output,
                 replayed: true,
                 duration_ms,
-                verdict: entry.verdict.clone(),
+                verdict: (&entry.verdict).into(),
             };
             tell(Event::RunCompleted, json!({"result": result}));
             Ok(result)

@@ -190,7 +190,7 @@ async fn a_live_call_with_a_key_resolves_the_canonical_name() {
     assert_eq!(result.tool.as_str(), "world.read");
     assert_eq!(result.output["tool"], "world.read");
     assert!(!result.replayed);
-    assert_eq!(result.verdict["decision"], "approve");
+    assert_eq!(result.verdict.to_value()["decision"], "approve");
 }
 
 #[tokio::test]

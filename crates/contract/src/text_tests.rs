@@ -28,3 +28,13 @@ fn nearest_names_what_was_meant_and_nothing_far_off() {
     assert_eq!(nearest("sytem.time", names), Some("system.time"));
     assert_eq!(nearest("completely.other", names), None);
 }
+
+#[test]
+fn hex_writes_every_byte_with_two_digits() {
+    let all: Vec<u8> = (0..=u8::MAX).collect();
+    for length in [0, 1, 31, 32, 33, 64, 256] {
+        let bytes = all.get(256 - length..).unwrap();
+        let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex(bytes).to_string(), expected);
+    }
+}

@@ -29,7 +29,7 @@ use crate::{
     gate::{CallOptions, Inner},
     idempotency::{self, Claim, Ended, Memory, Turn},
     keys::Principal,
-    outcome::{CallFailure, ToolCallResult, shown},
+    outcome::{CallFailure, ToolCallResult, WrittenVerdict},
     record::About,
     registry::Tool,
 };
@@ -49,7 +49,7 @@ pub(crate) struct Arrived {
 pub(crate) struct Ready {
     pub(crate) tool: Arc<Tool>,
     pub(crate) input_hash: InputHash,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: WrittenVerdict,
     pub(crate) held: Held,
     pub(crate) claim: Option<(Claim, Turn)>,
 }
@@ -133,6 +133,7 @@ impl Arrived {
         let held = self.hold(&tool)?;
         let explain = std::mem::take(&mut self.explain);
         let verdict = Verdict { hold: held.hold, ..Verdict::approve(explain) };
+        let verdict = WrittenVerdict::from(&verdict);
         Ok(Admission::Ready(Box::new(Ready { tool, input_hash, verdict, held, claim })))
     }
 
@@ -146,14 +147,14 @@ impl Arrived {
         }
     }
 
-    fn layers(&self, principal: &Principal) -> Layers {
+    fn layers<'a>(&self, principal: &'a Principal) -> Cow<'a, Layers> {
         let layers = match principal.layers() {
             Some(layers) => Cow::Borrowed(layers),
             None => Cow::Owned(Layers::of_server(self.gate.policies().server.clone())),
         };
         match &self.options.policy {
-            Some(policy) => layers.into_owned().with_call(policy.clone()),
-            None => layers.into_owned(),
+            Some(policy) => Cow::Owned(layers.into_owned().with_call(policy.clone())),
+            None => layers,
         }
     }
 
@@ -289,7 +290,7 @@ impl Arrived {
         let explain = std::mem::take(&mut self.explain);
         // Only what a step decided has a verdict; a request that cannot be read has none.
         let decided = explain.decided_by().is_some_and(|last| last.outcome() != Outcome::Pass);
-        let verdict = decided.then(|| shown(&Verdict::deny(error, explain)));
+        let verdict = decided.then(|| WrittenVerdict::from(&Verdict::deny(error, explain)));
         let failure = CallFailure {
             input_hash: self.input_hash,
             verdict,

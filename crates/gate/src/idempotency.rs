@@ -19,7 +19,7 @@ use tollgate_contract::{
 };
 use tollgate_ledger::Beside;
 
-use crate::seal::Seal;
+use crate::{outcome::WrittenVerdict, seal::Seal};
 
 /// Where it is kept.
 pub(crate) const SPACE: &str = "idempotency";
@@ -49,8 +49,8 @@ pub(crate) struct Memory {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Ended {
-    Output { output: Value, verdict: Value, duration_ms: u64 },
-    Failed { error: ErrorObject, verdict: Value },
+    Output { output: Value, verdict: WrittenVerdict, duration_ms: u64 },
+    Failed { error: ErrorObject, verdict: WrittenVerdict },
 }
 
 /// One claim on a name: whoever holds it is the only one who may run the call.

@@ -29,6 +29,6 @@ pub use event::{Observer, RunEvent};
 pub use gate::{CallOptions, Gate, Health, Parts, Settings};
 pub use keys::Principal;
 pub use metrics::Metrics;
-pub use outcome::{CallFailure, ToolCallResult};
+pub use outcome::{CallFailure, ToolCallResult, WrittenVerdict};
 pub use record::summary;
 pub use registry::{Admitted, Context, Executor, Packs, Registry, ToolFailure, Working};

@@ -1,7 +1,12 @@
 //! What comes of a call.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 use tollgate_contract::{
     Error, ErrorCode, InputHash, ToolName, Verdict,
     error::ErrorObject,
@@ -27,7 +32,7 @@ pub struct ToolCallResult {
     /// How long it took.
     pub duration_ms: u64,
     /// The gate's answer.
-    pub verdict: Value,
+    pub verdict: WrittenVerdict,
 }
 
 /// A call that gave no result: refused, or failed.
@@ -44,7 +49,7 @@ pub struct CallFailure {
     /// The error, for the person who runs the gate.
     pub operator: String,
     /// The gate's answer, if it came that far.
-    pub verdict: Option<Value>,
+    pub verdict: Option<WrittenVerdict>,
     /// Did the executor start?
     pub started: bool,
     /// Was it recorded before, and nothing was run now?
@@ -71,8 +76,40 @@ impl CallFailure {
     }
 }
 
-/// A verdict as it is served.
-pub(crate) fn shown(verdict: &Verdict) -> Value {
-    // A verdict is words, numbers and lists; writing it cannot fail.
-    serde_json::to_value(verdict).unwrap_or_default()
+/// A verdict as it is served: JSON that is written once, for the record and for the caller alike. It is
+/// the longest part of both. Clones share it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WrittenVerdict(Arc<RawValue>);
+
+impl WrittenVerdict {
+    fn new(verdict: &impl Serialize) -> Self {
+        // A verdict is words, numbers and lists; writing it cannot fail.
+        let written = to_raw_value(verdict).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self(written.into())
+    }
+
+    /// The verdict, to look at.
+    pub fn to_value(&self) -> Value {
+        // It was written from a verdict, or from JSON that was read.
+        serde_json::from_str(self.0.get()).unwrap_or_default()
+    }
+}
+
+impl From<&Verdict> for WrittenVerdict {
+    fn from(verdict: &Verdict) -> Self {
+        Self::new(verdict)
+    }
+}
+
+impl From<&Value> for WrittenVerdict {
+    fn from(verdict: &Value) -> Self {
+        Self::new(verdict)
+    }
+}
+
+impl PartialEq for WrittenVerdict {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }

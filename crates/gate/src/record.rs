@@ -2,17 +2,20 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tollgate_contract::{
-    ContractTool, InputHash, KeyFacts, Surface,
+    ContractTool, CostEffect, InputHash, KeyFacts, SideEffect, Surface,
     error::ErrorObject,
     event::Event,
-    id::{CallId, RunId},
+    id::{CallId, KeyId, RunId},
     redact::{redact_text, redacted},
     text::hex,
 };
 use tollgate_ledger::{LedgerError, NewEvent, Subject};
+
+use crate::outcome::WrittenVerdict;
 
 /// The most bytes of an input or an output that an event holds. Traces hold them whole.
 const LARGEST_PART: usize = 32 * 1024;
@@ -46,19 +49,20 @@ impl About {
         }
     }
 
-    fn event(&self, event: Event, now_ms: i64, more: Value) -> Result<NewEvent, LedgerError> {
-        let mut payload = Map::new();
-        payload.insert("callId".to_owned(), self.call_id.to_string().into());
-        payload.insert("runId".to_owned(), self.run_id.to_string().into());
-        if let Some(key) = &self.key {
-            payload.insert("keyId".to_owned(), key.id.to_string().into());
-        }
-        if let Some(session) = &self.session {
-            payload.insert("session".to_owned(), redact_text(session).into());
-        }
-        if let Value::Object(more) = more {
-            payload.extend(more);
-        }
+    /// Writes an event whose payload is what every event of the call has, and `more`.
+    fn event(
+        &self,
+        event: Event,
+        now_ms: i64,
+        more: impl Serialize,
+    ) -> Result<NewEvent, LedgerError> {
+        let payload = Payload {
+            call_id: self.call_id,
+            run_id: self.run_id,
+            key_id: self.key.as_ref().map(|key| key.id),
+            session: self.session.as_deref().map(redact_text),
+            more,
+        };
         NewEvent::new(event, now_ms, self.subject(), &payload)
     }
 
@@ -68,17 +72,17 @@ impl About {
         now_ms: i64,
         input: &Value,
         input_hash: InputHash,
-        verdict: &Value,
+        verdict: &WrittenVerdict,
     ) -> Result<NewEvent, LedgerError> {
         let effects = self.tool.as_ref().map(|tool| (tool.side_effect, tool.cost_effect));
-        let more = json!({
-            "surface": self.surface,
-            "sideEffect": effects.map(|(side, _)| side),
-            "costEffect": effects.map(|(_, cost)| cost),
-            "inputHash": input_hash,
-            "input": bounded(redacted(input)),
-            "verdict": verdict,
-        });
+        let more = Started {
+            surface: self.surface,
+            side_effect: effects.map(|(side, _)| side),
+            cost_effect: effects.map(|(_, cost)| cost),
+            input_hash,
+            input: bounded(redacted(input)),
+            verdict,
+        };
         self.event(Event::CallStarted, now_ms, more)
     }
 
@@ -90,9 +94,8 @@ impl About {
         duration_ms: u64,
     ) -> Result<NewEvent, LedgerError> {
         let output = redacted(output);
-        let summary = summary(&output);
-        let more =
-            json!({"durationMs": duration_ms, "outputSummary": summary, "output": bounded(output)});
+        let output_summary = summary(&output);
+        let more = Completed { duration_ms, output_summary, output: bounded(output) };
         self.event(Event::CallCompleted, now_ms, more)
     }
 
@@ -104,10 +107,8 @@ impl About {
         duration_ms: u64,
         outcome_unknown: bool,
     ) -> Result<NewEvent, LedgerError> {
-        let mut more = json!({"durationMs": duration_ms, "error": error});
-        if outcome_unknown && let Some(more) = more.as_object_mut() {
-            more.insert("outcomeUnknown".to_owned(), true.into());
-        }
+        let outcome_unknown = outcome_unknown.then_some(true);
+        let more = Failed { duration_ms, error, outcome_unknown };
         self.event(Event::CallFailed, now_ms, more)
     }
 
@@ -118,26 +119,75 @@ impl About {
         input: &Value,
         input_hash: Option<InputHash>,
         error: &ErrorObject,
-        verdict: Option<&Value>,
+        verdict: Option<&WrittenVerdict>,
     ) -> Result<NewEvent, LedgerError> {
-        let more = json!({
-            "surface": self.surface,
-            "inputHash": input_hash,
-            "input": bounded(redacted(input)),
-            "error": error,
-            "verdict": verdict,
-        });
+        let input = bounded(redacted(input));
+        let more = Refused { surface: self.surface, input_hash, input, error, verdict };
         self.event(Event::CallFailed, now_ms, more)
     }
 }
 
+/// What an event of a call says. Members stand in the order in which they are written.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Payload<'a, M> {
+    call_id: CallId,
+    run_id: RunId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_id: Option<KeyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<Cow<'a, str>>,
+    #[serde(flatten)]
+    more: M,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Started<'a> {
+    surface: Surface,
+    side_effect: Option<SideEffect>,
+    cost_effect: Option<CostEffect>,
+    input_hash: InputHash,
+    input: Cow<'a, Value>,
+    verdict: &'a WrittenVerdict,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Completed<'a> {
+    duration_ms: u64,
+    output_summary: String,
+    output: Cow<'a, Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failed<'a> {
+    duration_ms: u64,
+    error: &'a ErrorObject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome_unknown: Option<bool>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Refused<'a> {
+    surface: Surface,
+    input_hash: Option<InputHash>,
+    input: Cow<'a, Value>,
+    error: &'a ErrorObject,
+    verdict: Option<&'a WrittenVerdict>,
+}
+
 /// A value that is small enough, or what is known of it.
-fn bounded(value: Cow<'_, Value>) -> Value {
+fn bounded(value: Cow<'_, Value>) -> Cow<'_, Value> {
     let text = value.to_string();
     if text.len() <= LARGEST_PART {
-        return value.into_owned();
+        return value;
     }
-    json!({"omitted": {"bytes": text.len(), "sha256": hex(&Sha256::digest(text.as_bytes())).to_string()}})
+    Cow::Owned(
+        json!({"omitted": {"bytes": text.len(), "sha256": hex(&Sha256::digest(text.as_bytes())).to_string()}}),
+    )
 }
 
 /// A redacted output in a few words.

@@ -15,14 +15,12 @@ use tollgate_ledger::Batch;
 use crate::{
     admit::{Arrived, Ready},
     gate::{RunningCall, millis},
-    outcome::shown,
     registry::{Admitted, Context, ToolFailure},
 };
 
 /// A call that ran, and what its executor gave.
 pub(crate) struct Ran {
     pub(crate) ready: Ready,
-    pub(crate) verdict: Value,
     pub(crate) ended: Result<Value, ToolFailure>,
     pub(crate) duration_ms: u64,
 }
@@ -46,8 +44,8 @@ impl Arrived {
         }
         let now = self.gate.clock.now_ms();
         let (call, run) = (self.about.call_id, self.about.run_id);
-        let verdict = shown(&ready.verdict);
-        let started = self.about.started(now, &self.call.input, ready.input_hash, &verdict)?;
+        let (input, hash) = (&self.call.input, ready.input_hash);
+        let started = self.about.started(now, input, hash, &ready.verdict)?;
         let key = self.about.key.as_ref().map(|key| key.id);
         let running = RunningCall { call, run, key, tool: ready.tool.contract.name.clone() };
         let mut beside = vec![running.put()];
@@ -62,12 +60,11 @@ impl Arrived {
     pub(crate) async fn run(&self, ready: Ready) -> Ran {
         let hash = ready.input_hash;
         self.tell(Event::CallStarted, || json!({"inputHash": hash}));
-        let verdict = shown(&ready.verdict);
         let since = Instant::now();
         let ended = self.execute(&ready).await;
         let duration_ms = millis(since);
         self.gate.metrics.seconds.observe(since.elapsed().as_secs_f64());
-        Ran { ready, verdict, ended, duration_ms }
+        Ran { ready, ended, duration_ms }
     }
 
     async fn execute(&self, ready: &Ready) -> Result<Value, ToolFailure> {

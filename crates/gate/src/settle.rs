@@ -24,6 +24,19 @@ const TRY_AGAIN: [Duration; 4] = [
     Duration::from_millis(1000),
 ];
 
+impl Ran {
+    /// What to remember of it for whoever asks again.
+    fn remembered(&self) -> Ended {
+        let verdict = self.ready.verdict.clone();
+        match &self.ended {
+            Ok(output) => {
+                Ended::Output { output: output.clone(), verdict, duration_ms: self.duration_ms }
+            }
+            Err(failure) => Ended::Failed { error: failure.error.object(None), verdict },
+        }
+    }
+}
+
 impl Arrived {
     /// Records the end and answers the caller.
     pub(crate) async fn settle(&self, ran: Ran) -> Result<ToolCallResult, Box<CallFailure>> {
@@ -33,7 +46,8 @@ impl Arrived {
             Ok(batch) => self.record(&ran, batch).await,
             Err(error) => Err(error),
         };
-        let Ran { ready, verdict, ended, duration_ms } = ran;
+        let Ran { ready, ended, duration_ms } = ran;
+        let verdict = ready.verdict;
         let contract = &ready.tool.contract;
         let name = contract.name.clone();
         let ended = match (ended, recorded) {
@@ -94,34 +108,22 @@ impl Arrived {
         } else {
             let started_at = now - i64::try_from(ran.duration_ms).unwrap_or_default();
             let hash = ready.input_hash;
-            batch.events.push(self.about.started(
-                started_at,
-                &self.call.input,
-                hash,
-                &ran.verdict,
-            )?);
+            let input = &self.call.input;
+            batch.events.push(self.about.started(started_at, input, hash, &ready.verdict)?);
         }
-        let (event, ended, unknown) = match &ran.ended {
-            Ok(output) => {
-                let event = self.about.completed(now, output, ran.duration_ms)?;
-                let ended = Ended::Output {
-                    output: output.clone(),
-                    verdict: ran.verdict.clone(),
-                    duration_ms: ran.duration_ms,
-                };
-                (event, ended, false)
-            }
+        let duration_ms = ran.duration_ms;
+        let (event, unknown) = match &ran.ended {
+            Ok(output) => (self.about.completed(now, output, duration_ms)?, false),
             Err(failure) => {
                 let (error, unknown) = (failure.error.object(None), failure.outcome_unknown);
-                let event = self.about.failed(now, &error, ran.duration_ms, unknown)?;
-                (event, Ended::Failed { error, verdict: ran.verdict.clone() }, unknown)
+                (self.about.failed(now, &error, duration_ms, unknown)?, unknown)
             }
         };
         batch.events.push(event);
         // What is not known is not remembered as an end: whoever asks again is told just that.
         if let Some((claim, _)) = ready.claim.as_ref().filter(|_| !unknown) {
             let ids = (self.about.call_id, self.about.run_id);
-            batch.beside.push(claim.ended(&self.gate.seal, ids, &ended, now)?);
+            batch.beside.push(claim.ended(&self.gate.seal, ids, &ran.remembered(), now)?);
         }
         Ok(batch)
     }
@@ -129,16 +131,14 @@ impl Arrived {
     async fn record(&self, ran: &Ran, batch: Batch) -> Result<(), Error> {
         // An effect that has happened is worth some patience.
         let has_happened = ran.ready.tool.contract.side_effect != SideEffect::None;
-        let mut patience = TRY_AGAIN.iter().filter(|_| has_happened);
-        loop {
-            let result = self.gate.append(batch.clone()).await;
-            match (result, patience.next()) {
-                (Ok(_), _) => return Ok(()),
-                (Err(error @ LedgerError::Closed), _) | (Err(error), None) => {
-                    return Err(error.into());
-                }
-                (Err(_), Some(pause)) => tokio::time::sleep(*pause).await,
+        for pause in TRY_AGAIN.iter().filter(|_| has_happened) {
+            match self.gate.append(batch.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(error @ LedgerError::Closed) => return Err(error.into()),
+                Err(_) => tokio::time::sleep(*pause).await,
             }
         }
+        // The last attempt, which leaves nothing for another.
+        self.gate.append(batch).await.map(drop).map_err(Error::from)
     }
 }

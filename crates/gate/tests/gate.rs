@@ -527,7 +527,7 @@ async fn a_key_may_not_claim_more_urgency_than_it_has() {
     let high = Call { urgency: Urgency::High, ..fixture.plain("demo.echo", "a") };
     let refused = fixture.call(high).await;
     assert_eq!(code(&refused), ErrorCode::PermissionDenied);
-    let verdict = refused.unwrap_err().verdict.unwrap();
+    let verdict = refused.unwrap_err().verdict.unwrap().to_value();
     let last = verdict["explain"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(last["because"], "urgency high is above the key's highest, normal");
     let claims = Claims { max_urgency: Urgency::High, ..Claims::default() };
@@ -584,7 +584,7 @@ async fn the_budget_is_asked_held_and_settled_and_a_repeat_costs_nothing() {
     let fixture = Fixture::with(|parts| Parts { budget, ..parts }).await;
     let first = fixture.call(fixture.keyed("note.add", "k", "a")).await.unwrap();
     assert!(fixture.call(fixture.keyed("note.add", "k", "a")).await.unwrap().replayed);
-    let steps = first.verdict["explain"].as_array().unwrap().clone();
+    let steps = first.verdict.to_value()["explain"].as_array().unwrap().clone();
     assert_eq!(steps.last().unwrap()["because"], "room is held in test:calls");
     let refused = fixture.call(fixture.plain("note.add", "b")).await;
     assert_eq!(code(&refused), ErrorCode::BudgetDenied);

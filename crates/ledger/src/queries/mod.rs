@@ -130,12 +130,14 @@ impl Queries {
     /// Waits until queries know of this event. False when they do not in time, or never will because
     /// the ledger is closed.
     pub fn wait_for(&self, seq: u64, timeout: Duration) -> bool {
+        self.shared.change(|state| state.waiters += 1);
         let waiting = |state: &mut State| state.projected < seq && !state.stop;
-        let (state, _) = self
+        let (mut state, _) = self
             .shared
             .changed
             .wait_timeout_while(self.shared.state(), timeout, waiting)
             .unwrap_or_else(PoisonError::into_inner);
+        state.waiters -= 1;
         state.projected >= seq
     }
 
@@ -212,6 +214,8 @@ struct Shared {
 struct State {
     /// The last event that is in the file.
     projected: u64,
+    /// How many wait for the file to come further.
+    waiters: u32,
     /// Something was committed since the thread last looked.
     woken: bool,
     /// The file is not to be trusted.

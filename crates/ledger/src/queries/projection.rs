@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode};
@@ -24,6 +24,10 @@ use crate::{
 
 /// Most events in one transaction, and about the most bytes of them.
 const TURN: (usize, usize) = (1000, 4 * 1024 * 1024);
+
+/// How long events are gathered that come soon after others. Most of what an event costs here is the
+/// transaction that it comes in; what comes after a rest is taken over at once.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// How long it waits before it tries again what went wrong.
 const RETRY: Duration = Duration::from_millis(250);
@@ -198,10 +202,18 @@ impl Following {
             // Before it reads, so that what is committed meanwhile wakes it again.
             shared.state().woken = false;
             while self.step(shared)? {}
+            let worked = Instant::now();
             let waiting = |state: &mut State| !state.woken && !state.stop && !state.rebuild;
             let state = shared
                 .changed
                 .wait_while(shared.state(), waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+            // Nobody is kept waiting for it.
+            let gathering = |state: &mut State| state.waiters == 0 && !state.stop && !state.rebuild;
+            let left = GATHER.saturating_sub(worked.elapsed());
+            let (state, _) = shared
+                .changed
+                .wait_timeout_while(state, left, gathering)
                 .unwrap_or_else(PoisonError::into_inner);
             if state.stop || state.rebuild {
                 return Ok(());

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tollgate_contract::{Call, Caller, Error, Mode, Surface, Urgency};
-use tollgate_gate::{CallFailure, CallOptions, RunEvent, ToolCallResult, check_call};
+use tollgate_gate::{
+    CallFailure, CallOptions, RunEvent, ToolCallResult, WrittenVerdict, check_call,
+};
 use tollgate_policy::Policy;
 
 use crate::{
@@ -74,7 +76,8 @@ struct Called {
     /// How long it took.
     duration_ms: u64,
     /// The gate's answer, with every step.
-    verdict: Value,
+    #[schemars(with = "Value")]
+    verdict: WrittenVerdict,
 }
 
 impl From<ToolCallResult> for Called {

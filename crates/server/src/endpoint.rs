@@ -163,7 +163,9 @@ fn shape(path: &str, message: &str) -> Error {
         }
         _ => None,
     };
-    let at = if path == "." { String::new() } else { format!("`{path}`: ") };
+    // The message names the field already, where the field itself is what is wrong.
+    let names_it = quoted.first().is_some_and(|name| path == *name);
+    let at = if path == "." || names_it { String::new() } else { format!("`{path}`: ") };
     let problem = format!("{at}{}{}", plain_shape(message), hint.unwrap_or_default());
     InvalidRequest::new(Clean::new(&problem), Vec::new()).into()
 }

@@ -52,17 +52,23 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let wrong = || AddressError(text.into());
         if let Some(path) = text.strip_prefix("unix:") {
-            return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(path.into())) };
+            // Whoever is told the address may be in another folder.
+            return std::path::absolute(path).map(Self::Unix).map_err(|_| wrong());
         }
         let all: Vec<SocketAddr> = text.to_socket_addrs().map_err(|_| wrong())?.collect();
         if all.is_empty() { Err(wrong()) } else { Ok(Self::Tcp(all)) }
     }
 
-    fn is_beyond_this_machine(&self) -> bool {
-        match self {
+    /// Refuses what other machines can reach, unless a proxy protects it.
+    pub fn check(&self, trusted_proxy: bool) -> Result<(), BindError> {
+        let is_beyond = match self {
             Self::Tcp(all) => all.iter().any(|address| !address.ip().is_loopback()),
             Self::Unix(_) => false,
+        };
+        if is_beyond && !trusted_proxy {
+            return Err(BindError::BeyondThisMachine { address: self.to_string() });
         }
+        Ok(())
     }
 }
 
@@ -119,9 +125,7 @@ impl Drop for SocketFile {
 impl Listening {
     /// Listens on `address`.
     pub async fn bind(address: &Address, trusted_proxy: bool) -> Result<Self, BindError> {
-        if address.is_beyond_this_machine() && !trusted_proxy {
-            return Err(BindError::BeyondThisMachine { address: address.to_string() });
-        }
+        address.check(trusted_proxy)?;
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => BindError::InUse { address: address.to_string() },
             _ => BindError::Refused { address: address.to_string(), error },

@@ -156,7 +156,12 @@ impl Client {
         while let Some(deeper) = cause.source() {
             cause = deeper;
         }
-        Failure::unreachable(&self.address, &cause.to_string())
+        let problem = cause.to_string();
+        if error.is_connect() {
+            Failure::unreachable(&self.address, &problem)
+        } else {
+            Failure::interrupted(&self.address, &problem)
+        }
     }
 }
 

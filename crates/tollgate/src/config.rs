@@ -97,11 +97,15 @@ impl Config {
         let text = source::read_text(file)?;
         let mut config = Self::parse(&text)
             .map_err(|error| Failure::policy(&source::name(file), &text, &error))?;
-        // A folder that the file names stands beside the file, wherever the command is typed.
-        if let (Some(data), Some(folder)) = (&mut config.daemon.data, file.parent())
-            && data.is_relative()
-        {
+        // What the file names stands beside the file, wherever the command is typed.
+        let folder = file.parent().unwrap_or(Path::new(""));
+        if let Some(data) = &mut config.daemon.data {
             *data = folder.join(&*data);
+        }
+        for address in &mut config.daemon.listen {
+            if let Some(socket) = address.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+                *address = format!("unix:{}", folder.join(socket).display());
+            }
         }
         Ok(config)
     }
@@ -114,6 +118,11 @@ impl Config {
             None if usual.exists() => Ok((Self::read(usual)?, Some(usual.to_owned()))),
             None => Ok((Self::default(), None)),
         }
+    }
+
+    /// The data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.daemon.data.clone().unwrap_or_else(|| PathBuf::from(USUAL_DATA))
     }
 
     /// The policies.

@@ -282,6 +282,29 @@ impl Failure {
         Self::new(GateUnavailable::new(address, problem))
     }
 
+    /// A data folder on which no gate runs.
+    pub(crate) fn not_running(folder: &str) -> Self {
+        let headline =
+            format!("no gate runs on the data folder {folder}; start it with `tollgate serve`");
+        let failure = Self::unreachable(&format!("the data folder {folder}"), "it does not run");
+        failure.saying(headline)
+    }
+
+    /// A gate that stopped answering after it was asked.
+    pub(crate) fn interrupted(address: &str, problem: &str) -> Self {
+        let headline = format!(
+            "the gate at `{address}` stopped answering ({problem}); whether anything was called is in its ledger"
+        );
+        Self::unreachable(address, problem).saying(headline)
+    }
+
+    /// Says it in other words.
+    fn saying(mut self, headline: String) -> Self {
+        self.error.message.clone_from(&headline);
+        self.headline = Some(headline);
+        self
+    }
+
     /// A data folder that cannot be used.
     pub(crate) fn ledger(error: &LedgerError) -> Self {
         let failure = Self::new(Error::from(error.clone()));

@@ -10,7 +10,7 @@ use tollgate_contract::{Quoted, Secret};
 use tollgate_ledger::is_taken;
 
 use crate::{
-    config::{Config, USUAL_DATA, USUAL_LISTEN},
+    config::{Config, USUAL_LISTEN},
     output::Failure,
 };
 
@@ -45,13 +45,14 @@ pub(crate) struct GateArgs {
 }
 
 impl DataArgs {
-    /// The data folder.
+    /// The data folder: what was named, else what the configuration says.
     pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
         if let Some(data) = &self.data {
             return Ok(data.clone());
         }
-        let (config, _) = Config::find(None)?;
-        Ok(config.daemon.data.unwrap_or_else(|| PathBuf::from(USUAL_DATA)))
+        let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
+        let (config, _) = Config::find(named.as_deref())?;
+        Ok(config.data())
     }
 }
 
@@ -69,10 +70,7 @@ impl GateArgs {
         let told = fs::read_to_string(folder.join(ADDRESS)).unwrap_or_default();
         match told.lines().next() {
             Some(first) if is_taken(&folder) => Ok(first.to_owned()),
-            _ => {
-                let problem = format!("no gate runs on the data folder {}", shown(&folder));
-                Err(Failure::unreachable(&format!("data folder {}", folder.display()), &problem))
-            }
+            _ => Err(Failure::not_running(&shown(&folder))),
         }
     }
 

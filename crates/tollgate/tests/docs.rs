@@ -38,10 +38,13 @@ fn all(extension: &str) -> Vec<PathBuf> {
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in all("rs") {
-        let text = fs::read_to_string(&path).unwrap().replace("#[tokio::test]", "#[test]");
-        for after in text.split("#[test]").skip(1) {
-            let name = after.split("fn ").nth(1).unwrap().split('(').next().unwrap();
-            names.insert(name.trim().to_owned());
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let is_mark = |line: &str| line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        for (index, _) in lines.iter().enumerate().filter(|(_, line)| is_mark(line)) {
+            let after = lines.iter().skip(index + 1).find(|line| !line.starts_with("#["));
+            let name = after.and_then(|line| line.split("fn ").nth(1)?.split('(').next());
+            names.extend(name.map(|name| name.trim().to_owned()));
         }
     }
     names

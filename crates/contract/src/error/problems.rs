@@ -164,8 +164,14 @@ problems! {
 
     /// A deny list names it.
     PermissionDenied { tool: ToolName, layer: Layer, entry: String }
-    |e| format!("the {} policy denies `{}`, and `{}` falls under it", e.layer, e.entry, e.tool);
-    operator: format!("{}; remove `{}` from `deny` of the {} policy to let it through", e.caller(), e.entry, e.layer);
+    |e| match e.entry.strip_prefix("urgency:") {
+        Some(urgency) => format!("this key may not claim the urgency `{urgency}` for `{}`", e.tool),
+        None => format!("the {} policy denies `{}`, and `{}` falls under it", e.layer, e.entry, e.tool),
+    };
+    operator: match e.entry.strip_prefix("urgency:") {
+        Some(_) => format!("{}; a key made with a higher --max-urgency may", e.caller()),
+        None => format!("{}; remove `{}` from `deny` of the {} policy to let it through", e.caller(), e.entry, e.layer),
+    };
 
     /// An allow list does not cover it.
     PermissionNotGranted { tool: ToolName, layer: Layer, missing: Vec<Permission> }

@@ -191,8 +191,9 @@ impl Queries {
         };
         let found = find(&connections.index).map_err(doubted)?;
         let read = read(&connections.ledger, found)?;
+        let closing = self.shared.state().stop;
         let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MOST_IDLE {
+        if !closing && idle.len() < MOST_IDLE {
             idle.push(connections);
         }
         Ok(read)
@@ -241,6 +242,11 @@ impl Shared {
     fn change(&self, f: impl FnOnce(&mut State)) {
         f(&mut self.state());
         self.changed.notify_all();
+    }
+
+    /// Closes the connections of earlier queries.
+    fn forget_idle(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Connections of an earlier query, unless the file was made anew since.

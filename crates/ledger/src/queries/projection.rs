@@ -84,6 +84,8 @@ impl Projection {
 impl Drop for Projection {
     fn drop(&mut self) {
         self.shared.change(|state| state.stop = true);
+        // Whoever closes a database last tidies it up, and a reader cannot.
+        self.shared.forget_idle();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -52,10 +52,8 @@ fn replayed(args: &AgentArgs, file: &Path, input: &Value) -> Result<Value, Failu
     });
     let unused = replayer.unused().len();
     if unused > 0 {
-        note(&format!(
-            "! {unused} recorded call{} of this trace not asked for",
-            if unused == 1 { " was" } else { "s were" }
-        ));
+        let calls = if unused == 1 { "call was" } else { "calls were" };
+        note(&format!("! {unused} recorded {calls} not asked for"));
     }
     Ok(last.into_inner())
 }
@@ -98,7 +96,7 @@ async fn live(args: &AgentArgs, input: &Value) -> Result<Value, Failure> {
     match last.part("type").as_str() {
         Some("run.completed" | "run.failed") => Ok(last),
         _ => {
-            Err(Failure::unreachable(&args.gate.address()?, "the stream ended before the run did"))
+            Err(Failure::interrupted(&args.gate.address()?, "the stream ended before the run did"))
         }
     }
 }

@@ -1,6 +1,10 @@
 //! `tollgate doctor`: is everything in order, and if not, what to do.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,11 +13,11 @@ use tollgate_ledger::Reader;
 use crate::{
     cli::DoctorArgs,
     client::{Client, wait},
-    config::Config,
+    config::{Config, USUAL_DATA},
     exit::Exit,
     output::{Failure, Output, wrap},
     part::Part,
-    place::{ADMIN_KEY, AGENT_KEY},
+    place::{ADMIN_KEY, AGENT_KEY, GateArgs},
 };
 
 /// One thing that was looked at.
@@ -51,8 +55,13 @@ impl Check {
 
 pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
     let mut checks = vec![Check::good("version", env!("CARGO_PKG_VERSION"))];
-    checks.push(configuration(args));
-    let data = args.gate.data.folder()?;
+    let config = Config::find(args.config.as_deref());
+    checks.push(configuration(&config));
+    let named = args.gate.data.data.clone();
+    let data = named.or_else(|| config.as_ref().ok().map(|(config, _)| config.data()));
+    let data = data.unwrap_or_else(|| USUAL_DATA.into());
+    let mut gate_args = args.gate.clone();
+    gate_args.data.data = Some(data.clone());
     let is_there = data.is_dir();
     if is_there {
         checks.push(Check::good("data folder", data.display().to_string()));
@@ -69,14 +78,14 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
             "`tollgate serve` makes it; --data names another",
         ));
     }
-    checks.extend(gate(args));
+    checks.extend(gate(&gate_args));
     let bad = checks.iter().any(|check| check.state == State::Bad);
     let written = output.success(&json!({"healthy": !bad, "checks": checks}), || told(&checks));
     Ok(if bad { Exit::Failed } else { written })
 }
 
-fn configuration(args: &DoctorArgs) -> Check {
-    match Config::find(args.config.as_deref()) {
+fn configuration(found: &Result<(Config, Option<PathBuf>), Failure>) -> Check {
+    match found {
         Ok((_, Some(file))) => Check::good("configuration", format!("{} loads", file.display())),
         Ok((_, None)) => Check::good("configuration", "none; everything is as usual"),
         Err(failure) => Check::bad(
@@ -134,11 +143,11 @@ fn ledger(data: &Path) -> Check {
     }
 }
 
-fn gate(args: &DoctorArgs) -> Vec<Check> {
+fn gate(args: &GateArgs) -> Vec<Check> {
     let asked = || -> Result<(String, Value, Option<Value>), Failure> {
-        let address = args.gate.address()?;
-        let key = args.gate.key()?;
-        let client = Client::new(&args.gate, key)?;
+        let address = args.address()?;
+        let key = args.key()?;
+        let client = Client::new(args, key)?;
         let (health, head) = wait(async {
             let health = client.get("/v1/health").await?;
             Ok((health, client.get("/v1/ledger/head").await.ok()))

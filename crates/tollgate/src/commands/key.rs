@@ -28,7 +28,7 @@ pub(crate) fn run(command: KeyCommand, output: &Output) -> Result<Exit, Failure>
         KeyCommand::List(args) => {
             let path = if args.tokens { "/v1/keys?tokens=true" } else { "/v1/keys" };
             let all = wait(client(&args.gate)?.get(path))?;
-            Ok(output.success(&all, || table(all.part("keys"))))
+            Ok(output.success(&all, || table(all.part("keys"), args.tokens)))
         }
         KeyCommand::Revoke(args) => {
             let client = client(&args.gate)?;
@@ -183,10 +183,13 @@ fn seconds(text: &str) -> Result<i64, Failure> {
     Ok((super::duration_ms(text)? / 1000).max(1))
 }
 
-fn table(keys: &Value) -> String {
+fn table(keys: &Value, with_ids: bool) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES"]);
+    let mut header = vec!["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES"];
+    // A token has its key's name, and is told apart by its id.
+    header.extend(with_ids.then_some("ID"));
+    table.set_header(header);
     for key in keys.as_array().into_iter().flatten() {
         let scopes: Vec<String> =
             key.part("scopes").as_array().into_iter().flatten().map(word).collect();
@@ -200,14 +203,16 @@ fn table(keys: &Value) -> String {
             let text = key.part(name).as_str().and_then(|text| text.get(..digits));
             text.map_or("never".to_owned(), |text| text.replace('T', " "))
         };
-        table.add_row([
+        let mut row = vec![
             name(key),
             key.word("status").to_owned(),
             if scopes.len() == KeyScope::ALL.len() { "all".to_owned() } else { scopes.join(" ") },
             policy,
             time("lastUsedAt", 16),
             time("expiresAt", 10),
-        ]);
+        ];
+        row.extend(with_ids.then(|| key.word("id").to_owned()));
+        table.add_row(row);
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

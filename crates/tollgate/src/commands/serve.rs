@@ -10,11 +10,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_ledger::Ledger;
-use tollgate_server::{Address, Listening, Server};
+use tollgate_server::{Address, BindError, Listening, Server};
 
 use crate::{
     cli::ServeArgs,
-    config::{Config, LogFormat, LogLevel, USUAL_DATA, USUAL_LISTEN},
+    config::{Config, LogFormat, LogLevel, USUAL_LISTEN},
     exit::Exit,
     output::{Failure, wants_colour, write_out},
     place::{ADDRESS, ADMIN_KEY},
@@ -26,8 +26,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(30);
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (config, file) = Config::find(args.config.as_deref())?;
     log(&config);
-    let data = args.data.data.clone().or_else(|| config.daemon.data.clone());
-    let data = data.unwrap_or_else(|| PathBuf::from(USUAL_DATA));
+    let data = args.data.data.clone().unwrap_or_else(|| config.data());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::bad_input(format!("cannot start: {error}")))?;
     runtime.block_on(serve(args, config, file, &data))
@@ -41,16 +40,17 @@ async fn serve(
 ) -> Result<Exit, Failure> {
     let mut signals = Signals::new()?;
     let addresses = addresses(args, &config)?;
+    for address in &addresses {
+        address.check(config.daemon.trusted_proxy).map_err(refused)?;
+    }
     let ledger = Ledger::open(data, config.sync()).map_err(|error| Failure::ledger(&error))?;
     keep_out_of_git(data);
     // What a gate that was killed has left behind.
     let _ = fs::remove_file(data.join(ADDRESS));
     let mut listening = Vec::new();
     for address in &addresses {
-        let bound = Listening::bind(address, config.daemon.trusted_proxy).await;
-        listening.push(
-            bound.map_err(|error| Failure::bad_input(error.to_string()).with_exit(Exit::Failed))?,
-        );
+        listening
+            .push(Listening::bind(address, config.daemon.trusted_proxy).await.map_err(refused)?);
     }
     let urls: Vec<String> = listening.iter().map(Listening::url).collect();
     let gate = gate(ledger, &config, data)?;
@@ -89,6 +89,10 @@ async fn serve(
             },
         }
     }
+}
+
+fn refused(error: BindError) -> Failure {
+    Failure::bad_input(error.to_string()).with_exit(Exit::Failed)
 }
 
 /// Where to listen: what the command line says, else the configuration.

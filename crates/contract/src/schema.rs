@@ -5,14 +5,17 @@
 
 use std::fmt;
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::redact::redact_text;
+use crate::{redact::redact_text, text::Clean};
 
 /// How many problems of one input are worth telling.
 const MOST_PROBLEMS: usize = 20;
+
+/// How much is said about one of them.
+const LONGEST_PROBLEM: usize = 300;
 
 /// A schema that is ready to check inputs.
 pub struct Schema(Validator);
@@ -55,15 +58,39 @@ impl Schema {
 
     /// Everything that is wrong with `input`, up to a bound; empty when it fits.
     pub fn problems(&self, input: &Value) -> Vec<InputProblem> {
-        self.0
-            .iter_errors(input)
-            .take(MOST_PROBLEMS)
-            .map(|error| InputProblem {
-                pointer: redact_text(error.instance_path().as_str()).into_owned(),
-                message: redact_text(&error.masked_with("the value").to_string()).into_owned(),
-            })
-            .collect()
+        self.0.iter_errors(input).take(MOST_PROBLEMS).map(|error| problem(&error, input)).collect()
     }
+}
+
+/// What is wrong, and where, without the value that is.
+fn problem(error: &ValidationError<'_>, input: &Value) -> InputProblem {
+    let (pointer, message) = match (error.kind(), input.as_object()) {
+        // A closed object without members says only that something is not allowed, and not what.
+        (ValidationErrorKind::FalseSchema, Some(members)) => {
+            let found = members.iter().find(|(_, value)| *value == error.instance().as_ref());
+            let pointer = found.map_or_else(
+                || error.instance_path().as_str().to_owned(),
+                |(name, _)| format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+            );
+            (pointer, "it is not allowed here".to_owned())
+        }
+        _ => {
+            let path = error.instance_path().as_str().to_owned();
+            (path, error.masked_with("the value").to_string())
+        }
+    };
+    InputProblem { pointer: bounded(&pointer), message: bounded(&message) }
+}
+
+/// What a caller sent may be in it, as the name of a member: clean, and of a readable length.
+fn bounded(text: &str) -> String {
+    let clean = Clean::new(text);
+    let mut chars = clean.as_str().chars();
+    let mut short: String = chars.by_ref().take(LONGEST_PROBLEM).collect();
+    if chars.next().is_some() {
+        short.push('…');
+    }
+    short
 }
 
 impl fmt::Debug for Schema {

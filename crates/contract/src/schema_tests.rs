@@ -58,3 +58,21 @@ fn a_pattern_that_would_backtrack_is_refused_or_linear() {
     let schema = Schema::compile(&json!({"pattern": "^(a+)+$"})).unwrap();
     assert_eq!(schema.problems(&json!(format!("{}!", "a".repeat(50_000)))).len(), 1);
 }
+
+#[test]
+fn a_member_where_none_is_allowed_is_pointed_to() {
+    let closed = json!({"type": "object", "additionalProperties": false});
+    let schema = Schema::compile(&closed).unwrap();
+    let problems = schema.problems(&json!({"zone/a": "UTC"}));
+    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["/zone~1a: it is not allowed here"]);
+}
+
+#[test]
+fn a_problem_is_told_in_a_bounded_way_however_much_is_wrong() {
+    let input: serde_json::Map<String, Value> =
+        (0..50_000).map(|number| (format!("k{number}"), json!(1))).collect();
+    let problems = person().problems(&Value::Object(input));
+    let length: usize = problems.iter().map(|problem| problem.to_string().len()).sum();
+    assert!(!problems.is_empty() && length < 10_000, "{length}");
+}

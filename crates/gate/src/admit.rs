@@ -4,6 +4,7 @@
 use std::{
     borrow::Cow,
     sync::{Arc, PoisonError},
+    time::Duration,
 };
 
 use serde_json::{Map, Value, json};
@@ -14,10 +15,10 @@ use tollgate_contract::{
     Quoted, Retry, Step, Verdict,
     error::{
         ApprovalDenied, Cancelled, Conflict, Internal, InvalidRequest, OutcomeUnknown,
-        PermissionDenied, ToolNotCallable,
+        PermissionDenied, Timeout, ToolNotCallable,
     },
     event::Event,
-    id::{ApprovalId, CallId, RunId},
+    id::{ApprovalId, CallId, KeyId, RunId},
     text::Clean,
 };
 use tollgate_policy::{Layers, Request, check_approval, check_input, check_policy, check_trade};
@@ -47,6 +48,7 @@ pub(crate) struct Arrived {
 
 /// A call that may run.
 pub(crate) struct Ready {
+    pub(crate) caller: Principal,
     pub(crate) tool: Arc<Tool>,
     pub(crate) input_hash: InputHash,
     pub(crate) verdict: WrittenVerdict,
@@ -89,7 +91,7 @@ impl Arrived {
         self.tell(Event::RunStarted, || json!({"mode": mode}));
         match self.admit().await {
             Err(error) => Err(self.refuse(&error).await),
-            Ok(Admission::Known(memory, ended, hash)) => self.known(memory, *ended, hash),
+            Ok(Admission::Known(memory, ended, hash)) => self.known(memory, *ended, hash).await,
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
                     self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
@@ -118,7 +120,8 @@ impl Arrived {
             &mut self.explain,
         )?;
         self.input_hash = Some(input_hash);
-        let claim = match self.claim(&tool).await? {
+        let account = principal.record().map(|record| record.parent.unwrap_or(record.key_id));
+        let claim = match self.claim(&tool, account).await? {
             Claimed::Nothing => None,
             Claimed::Turn(claim, turn) => Some((*claim, turn)),
             Claimed::Known(memory, ended) => {
@@ -134,7 +137,8 @@ impl Arrived {
         let explain = std::mem::take(&mut self.explain);
         let verdict = Verdict { hold: held.hold, ..Verdict::approve(explain) };
         let verdict = WrittenVerdict::from(&verdict);
-        Ok(Admission::Ready(Box::new(Ready { tool, input_hash, verdict, held, claim })))
+        let ready = Ready { caller: principal.clone(), tool, input_hash, verdict, held, claim };
+        Ok(Admission::Ready(Box::new(ready)))
     }
 
     /// Who calls, looked up again: a key that was withdrawn a moment ago does not count.
@@ -185,12 +189,12 @@ impl Arrived {
     }
 
     /// Makes sure that a call with an Idempotency-Key is the only one of its name.
-    async fn claim(&self, tool: &Arc<Tool>) -> Result<Claimed, Error> {
+    async fn claim(&self, tool: &Arc<Tool>, caller: Option<KeyId>) -> Result<Claimed, Error> {
         let Some(text) = &self.call.idempotency_key else { return Ok(Claimed::Nothing) };
-        let caller = self.about.key.as_ref().map(|key| key.id);
+        // A token is its key: whoever renews a token and asks again is the same caller.
         let name = &tool.contract.name;
         let claim = Claim::new(&self.gate.seal, caller, name, text, &self.call.input)?;
-        let turn = self.turn(claim.name).await?;
+        let turn = self.turn(tool, claim.name).await?;
         let now = self.gate.clock.now_ms();
         let kept = self
             .gate
@@ -213,8 +217,16 @@ impl Arrived {
         }
     }
 
+    /// How long the call may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        let most = self.gate.settings.call_timeout;
+        self.options.timeout.unwrap_or(most).min(most)
+    }
+
     /// Waits until no other call of this name runs.
-    async fn turn(&self, name: idempotency::Name) -> Result<Turn, Error> {
+    async fn turn(&self, tool: &Tool, name: idempotency::Name) -> Result<Turn, Error> {
+        let patience = self.timeout();
+        let end = tokio::time::Instant::now() + patience;
         loop {
             let mut holder: watch::Receiver<()> = match self.gate.same_key.take(name) {
                 Ok(turn) => return Ok(turn),
@@ -224,6 +236,10 @@ impl Arrived {
                 // The channel closes when the holder is done.
                 _ = holder.changed() => {}
                 () = self.cancelled.cancelled() => return Err(Cancelled::new(None).into()),
+                () = tokio::time::sleep_until(end) => {
+                    let after = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+                    return Err(Timeout::new(tool.contract.name.clone(), after).into());
+                }
             }
         }
     }
@@ -313,13 +329,21 @@ impl Arrived {
         Box::new(failure)
     }
 
-    /// Tells again what came of a call that ran before.
-    fn known(
-        &self,
+    /// Tells again what came of a call that ran before. That somebody asked for it is recorded.
+    async fn known(
+        &mut self,
         memory: Memory,
         ended: Ended,
         input_hash: InputHash,
     ) -> Result<ToolCallResult, Box<CallFailure>> {
+        let event = self.about.repeated(self.gate.clock.now_ms(), memory.call, &ended);
+        let recorded = match event {
+            Ok(event) => self.gate.append(vec![event]).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = recorded {
+            return Err(self.refuse(&error.into()).await);
+        }
         let tool = self.about.tool.as_ref().map(|tool| tool.name.clone());
         self.gate.metrics.count(tool.as_ref().map(|name| name.as_str()), "replayed", "");
         match (ended, tool) {

@@ -138,9 +138,9 @@ pub(crate) struct Inner {
     pub(crate) same_key: Arc<idempotency::Running>,
     pub(crate) metrics: Metrics,
     /// Changes of keys and policies happen one after the other.
-    pub(crate) changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     degraded: AtomicBool,
-    tasks: TaskTracker,
+    pub(crate) tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -163,7 +163,7 @@ impl Gate {
             settings,
             same_key: Arc::default(),
             metrics: Metrics::default(),
-            changing: tokio::sync::Mutex::new(()),
+            changing: Arc::default(),
             degraded: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

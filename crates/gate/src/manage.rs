@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use serde_json::{Value, json};
 use tollgate_contract::{
     Error, KeyScope, Secret,
-    error::{Conflict, InvalidRequest, NotFound, ScopeMissing},
+    error::{Conflict, Internal, InvalidRequest, NotFound, ScopeMissing},
     event::Event,
     id::KeyId,
     text::{Clean, hex, list},
@@ -15,9 +15,12 @@ use tollgate_policy::PolicySet;
 
 use crate::{
     Gate, Principal, clock,
-    gate::{KEYS, LAST_USE},
+    gate::{Inner, KEYS, LAST_USE},
     keys::{KeyRecord, KeySpec, KeyText, PolicyRef, Role, SecretHash, TokenSpec, digest, label},
 };
+
+/// Held while one change is made.
+type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 impl Gate {
     /// Makes a key. This is the only moment at which it can be seen.
@@ -42,7 +45,7 @@ impl Gate {
         if spec.expires_ms.is_some_and(|end| end <= now) {
             return Err(refuse("the key would have expired already".to_owned()));
         }
-        let (secret, hash) = new_secret(KeyText::Key)?;
+        let (secret, hash) = new_secret(KeyText::Key, 1)?;
         let record = KeyRecord {
             key_id: self.new_id()?,
             name: spec.name,
@@ -57,8 +60,8 @@ impl Gate {
             generation: 1,
             secrets: vec![hash],
         };
-        let _one_at_a_time = self.inner.changing.lock().await;
-        self.store(Event::KeyCreated, by, record.clone()).await?;
+        let turn = self.turn().await;
+        self.store(turn, Event::KeyCreated, by, record.clone()).await?;
         Ok((record, secret))
     }
 
@@ -77,34 +80,35 @@ impl Gate {
         }
     }
 
-    /// Gives a key a new text. The old one counts for another `grace_ms`.
+    /// Gives a key a new text. The old one counts for another `grace_ms`, and so do the tokens that were
+    /// made with it.
     pub async fn rotate_key(
         &self,
         by: Option<KeyId>,
         id: KeyId,
         grace_ms: i64,
     ) -> Result<(KeyRecord, Secret), Error> {
-        let _one_at_a_time = self.inner.changing.lock().await;
+        let turn = self.turn().await;
         let mut record = self.active_key(id)?;
         if record.parent.is_some() {
             return Err(refuse("a token is not made anew; make another".to_owned()));
         }
         let now = self.inner.clock.now_ms();
         let until = now + grace_ms.clamp(0, TokenSpec::LONGEST_MS);
-        let (secret, hash) = new_secret(KeyText::Key)?;
+        record.generation += 1;
+        let (secret, hash) = new_secret(KeyText::Key, record.generation)?;
         for old in &mut record.secrets {
             old.until_ms = Some(old.until_ms.map_or(until, |earlier| earlier.min(until)));
         }
         record.secrets.retain(|old| old.until_ms.is_none_or(|end| end > now));
         record.secrets.push(hash);
-        record.generation += 1;
-        self.store(Event::KeyCreated, by, record.clone()).await?;
+        self.store(turn, Event::KeyCreated, by, record.clone()).await?;
         Ok((record, secret))
     }
 
     /// Withdraws a key, and with it every token that was made from it.
     pub async fn revoke_key(&self, by: Option<KeyId>, id: KeyId) -> Result<KeyRecord, Error> {
-        let _one_at_a_time = self.inner.changing.lock().await;
+        let turn = self.turn().await;
         let mut record = self.key(id)?;
         let now = self.inner.clock.now_ms();
         if record.revoked_ms.is_some() {
@@ -125,7 +129,7 @@ impl Gate {
             return Err(Conflict::new(Clean::already(problem.to_owned())).into());
         }
         record.revoked_ms = Some(now);
-        self.store(Event::KeyRevoked, by, record.clone()).await?;
+        self.store(turn, Event::KeyRevoked, by, record.clone()).await?;
         Ok(record)
     }
 
@@ -155,7 +159,7 @@ impl Gate {
         }
         let now = self.inner.clock.now_ms();
         let end = now + spec.lives_ms;
-        let (secret, hash) = new_secret(KeyText::Token)?;
+        let (secret, hash) = new_secret(KeyText::Token, key.generation)?;
         let record = KeyRecord {
             key_id: self.new_id()?,
             name: key.name.clone(),
@@ -167,11 +171,12 @@ impl Gate {
             expires_ms: Some(key.expires_ms.map_or(end, |own| own.min(end))),
             revoked_ms: None,
             parent: Some(key.key_id),
-            generation: 1,
+            // It counts as long as the text of the key that asks for it.
+            generation: principal.generation(),
             secrets: vec![hash],
         };
-        let _one_at_a_time = self.inner.changing.lock().await;
-        self.store(Event::KeyCreated, Some(key.key_id), record.clone()).await?;
+        let turn = self.turn().await;
+        self.store(turn, Event::KeyCreated, Some(key.key_id), record.clone()).await?;
         Ok((record, secret))
     }
 
@@ -197,13 +202,16 @@ impl Gate {
 
     /// Puts other policies in place of the running ones. They apply to the next call.
     pub async fn apply_policies(&self, policies: PolicySet) -> Result<(), Error> {
-        let _one_at_a_time = self.inner.changing.lock().await;
+        let turn = self.turn().await;
         let now = self.inner.clock.now_ms();
         let event = NewEvent::new(Event::PolicyUpdated, now, Subject::default(), &policies)?;
-        self.inner.append(vec![event]).await?;
-        self.inner.keys.write().unwrap_or_else(PoisonError::into_inner).apply(&policies);
-        *self.inner.policies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policies);
-        Ok(())
+        self.whole(turn, async move |inner| {
+            inner.append(vec![event]).await?;
+            inner.keys.write().unwrap_or_else(PoisonError::into_inner).apply(&policies);
+            *inner.policies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policies);
+            Ok(())
+        })
+        .await
     }
 
     /// The policies that apply.
@@ -277,10 +285,18 @@ impl Gate {
     }
 
     /// Writes the change of a key, and then lets it count.
-    async fn store(&self, event: Event, by: Option<KeyId>, record: KeyRecord) -> Result<(), Error> {
+    async fn store(
+        &self,
+        turn: Turn,
+        event: Event,
+        by: Option<KeyId>,
+        record: KeyRecord,
+    ) -> Result<(), Error> {
         let now = self.inner.clock.now_ms();
         let mut payload = serde_json::to_value(&record).unwrap_or_default();
         if let Some(payload) = payload.as_object_mut() {
+            // Whoever reads events has no use for the hashes of keys.
+            payload.remove("secrets");
             payload.insert("by".to_owned(), by.map_or(Value::Null, |id| json!(id)));
         }
         let events = vec![NewEvent::new(event, now, Subject::default(), &payload)?];
@@ -291,10 +307,34 @@ impl Gate {
             // A token that is over needs no memory; a key's stays, so that whoever uses it learns why.
             expires_ms: record.expires_ms.filter(|_| record.parent.is_some()),
         };
-        self.inner.append(Batch { events, beside: vec![kept] }).await?;
-        let policies = self.inner.policies();
-        self.inner.keys.write().unwrap_or_else(PoisonError::into_inner).put(record, &policies);
-        Ok(())
+        let batch = Batch { events, beside: vec![kept] };
+        self.whole(turn, async move |inner| {
+            inner.append(batch).await?;
+            let policies = inner.policies();
+            inner.keys.write().unwrap_or_else(PoisonError::into_inner).put(record, &policies);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until no other change is being made.
+    async fn turn(&self) -> Turn {
+        Arc::clone(&self.inner.changing).lock_owned().await
+    }
+
+    /// Makes a change to its end, even if whoever asked for it goes away: what is recorded counts, and the
+    /// next change sees it.
+    async fn whole<F>(&self, turn: Turn, change: impl FnOnce(Arc<Inner>) -> F) -> Result<(), Error>
+    where
+        F: Future<Output = Result<(), Error>> + Send + 'static,
+    {
+        let change = change(Arc::clone(&self.inner));
+        let task = self.inner.tasks.spawn(async move {
+            let changed = change.await;
+            drop(turn);
+            changed
+        });
+        task.await.unwrap_or_else(|_| Err(Internal::new("a change ended early").into()))
     }
 }
 
@@ -318,10 +358,10 @@ impl KeySpec {
     }
 }
 
-fn new_secret(kind: KeyText) -> Result<(Secret, SecretHash), Error> {
+fn new_secret(kind: KeyText, generation: u32) -> Result<(Secret, SecretHash), Error> {
     let secret = kind.make()?;
     let sha256 = hex(&digest(&secret)).to_string();
-    Ok((secret, SecretHash { sha256, until_ms: None }))
+    Ok((secret, SecretHash { sha256, generation, until_ms: None }))
 }
 
 fn refuse(problem: String) -> Error {

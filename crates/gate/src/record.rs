@@ -15,7 +15,7 @@ use tollgate_contract::{
 };
 use tollgate_ledger::{LedgerError, NewEvent, Subject};
 
-use crate::outcome::WrittenVerdict;
+use crate::{idempotency::Ended, outcome::WrittenVerdict};
 
 /// The most bytes of an input or an output that an event holds. Traces hold them whole.
 const LARGEST_PART: usize = 32 * 1024;
@@ -112,6 +112,20 @@ impl About {
         self.event(Event::CallFailed, now_ms, more)
     }
 
+    /// The call was answered with what came of an earlier one, and nothing ran.
+    pub(crate) fn repeated(
+        &self,
+        now_ms: i64,
+        replay_of: CallId,
+        ended: &Ended,
+    ) -> Result<NewEvent, LedgerError> {
+        let (event, error) = match ended {
+            Ended::Output { .. } => (Event::CallCompleted, None),
+            Ended::Failed { error, .. } => (Event::CallFailed, Some(error)),
+        };
+        self.event(event, now_ms, Repeated { replay_of, error })
+    }
+
     /// The call was refused.
     pub(crate) fn refused(
         &self,
@@ -139,6 +153,14 @@ struct Payload<'a, M> {
     session: Option<Cow<'a, str>>,
     #[serde(flatten)]
     more: M,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Repeated<'a> {
+    replay_of: CallId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a ErrorObject>,
 }
 
 #[derive(Serialize)]

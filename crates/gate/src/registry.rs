@@ -19,7 +19,7 @@ use tollgate_contract::{
     text::plain_shape,
 };
 
-use crate::clock::Clock;
+use crate::{clock::Clock, keys::Principal};
 
 /// The work of an executor.
 pub type Working = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> + Send>>;
@@ -76,7 +76,7 @@ pub struct Context {
     pub(crate) call_id: CallId,
     pub(crate) run_id: RunId,
     pub(crate) tool: Arc<ContractTool>,
-    pub(crate) key: Option<Arc<KeyFacts>>,
+    pub(crate) caller: Principal,
     pub(crate) session: Option<String>,
     pub(crate) deadline: Instant,
     pub(crate) cancelled: CancellationToken,
@@ -103,7 +103,12 @@ impl Context {
 
     /// The key that called; `None` for a caller without one.
     pub fn key(&self) -> Option<&KeyFacts> {
-        self.key.as_deref()
+        self.caller.key().map(AsRef::as_ref)
+    }
+
+    /// May the caller see this tool?
+    pub fn may_see(&self, tool: &ContractTool) -> bool {
+        self.caller.layers().is_none_or(|layers| layers.shows(tool))
     }
 
     /// The session that it belongs to.

@@ -1,7 +1,10 @@
 //! The second stage: the start is recorded, and the executor works, within its deadline and until its
 //! caller gives up.
 
-use std::time::Instant;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use tollgate_contract::{
@@ -17,6 +20,9 @@ use crate::{
     gate::{RunningCall, millis},
     registry::{Admitted, Context, ToolFailure},
 };
+
+/// How long an executor whose time is over may take to end by itself.
+const TIDY_UP: Duration = Duration::from_millis(100);
 
 /// A call that ran, and what its executor gave.
 pub(crate) struct Ran {
@@ -75,14 +81,13 @@ impl Arrived {
                 Error::from(Internal::new("a tool without an executor was let through")).into()
             );
         };
-        let most = self.gate.settings.call_timeout;
-        let timeout = self.options.timeout.unwrap_or(most).min(most);
+        let timeout = self.timeout();
         let deadline = tokio::time::Instant::now() + timeout;
         let context = Context {
             call_id: self.about.call_id,
             run_id: self.about.run_id,
             tool: contract.clone(),
-            key: self.about.key.clone(),
+            caller: ready.caller.clone(),
             session: self.call.session.clone(),
             deadline,
             cancelled: self.cancelled.child_token(),
@@ -96,7 +101,8 @@ impl Arrived {
         let cancelled = context.cancelled.clone();
         let admitted = Admitted { input: self.call.input.clone(), context };
         // In a task of its own: a panic ends the call and nothing else, and it can be stopped.
-        let mut work = tokio::spawn(executor.execute(admitted));
+        let executor = Arc::clone(executor);
+        let mut work = tokio::spawn(async move { executor.execute(admitted).await });
         // Stopping something that changes the world leaves open what it has changed.
         let stopped = |error: Error| {
             let failure = ToolFailure::from(error);
@@ -108,23 +114,25 @@ impl Arrived {
         };
         let panicked =
             |_| stopped(Internal::new(format!("the executor of `{}` panicked", name())).into());
-        tokio::select! {
-            done = &mut work => done.unwrap_or_else(|error| Err(panicked(error))),
+        let (why, patience): (Error, _) = tokio::select! {
+            done = &mut work => return done.unwrap_or_else(|error| Err(panicked(error))),
             () = tokio::time::sleep_until(deadline) => {
-                cancelled.cancel();
-                work.abort();
                 let after = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-                Err(stopped(Timeout::new(name(), after).into()))
+                (Timeout::new(name(), after).into(), TIDY_UP)
             }
             () = self.cancelled.cancelled() => {
-                match tokio::time::timeout(self.gate.settings.cancel_grace, &mut work).await {
-                    Ok(done) => done.unwrap_or_else(|error| Err(panicked(error))),
-                    Err(_) => {
-                        work.abort();
-                        Err(stopped(Cancelled::new(name()).into()))
-                    }
-                }
+                (Cancelled::new(name()).into(), self.gate.settings.cancel_grace)
             }
+        };
+        cancelled.cancel();
+        if let Ok(done) = tokio::time::timeout(patience, &mut work).await {
+            return done.unwrap_or_else(|error| Err(panicked(error)));
+        }
+        work.abort();
+        // It is over when it is over: nobody may run it again before.
+        match work.await {
+            Ok(done) => done,
+            Err(_) => Err(stopped(why)),
         }
     }
 }

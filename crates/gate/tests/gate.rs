@@ -364,7 +364,9 @@ async fn a_failure_of_the_tool_is_a_result_and_is_not_tried_again() {
         assert_eq!(code(&ended), ErrorCode::ToolFailed);
     }
     assert_eq!(fixture.world.times(), 1);
-    assert_eq!(fixture.kinds(), ["call_started", "call_failed"]);
+    // The second time it was only told again.
+    assert_eq!(fixture.kinds(), ["call_started", "call_failed", "call_failed"]);
+    assert!(fixture.last()["replayOf"].is_string());
 }
 
 #[tokio::test]
@@ -452,6 +454,35 @@ async fn a_key_that_was_withdrawn_a_moment_ago_does_not_count() {
 }
 
 #[tokio::test]
+async fn a_change_of_a_key_that_is_recorded_counts_whoever_went_away() {
+    let fixture = Fixture::new().await;
+    for _ in 0..50 {
+        let (record, key) = fixture.gate.create_key(None, may_write()).await.unwrap();
+        {
+            let revoking = fixture.gate.revoke_key(None, record.key_id);
+            tokio::pin!(revoking);
+            // It is asked for, and given up at once.
+            let _ = futures_poll_once(revoking.as_mut()).await;
+        }
+        while fixture.gate.calls_under_way() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let recorded = fixture.events().last().is_some_and(|event| event.kind == "key_revoked");
+        assert!(recorded, "the change was not under way; the test shows nothing");
+        assert!(fixture.gate.identify(Some(&key)).is_invalid());
+    }
+}
+
+/// Lets a future go as far as it can without waiting.
+async fn futures_poll_once<F: Future + Unpin>(mut future: F) -> bool {
+    std::future::poll_fn(|cx| {
+        let ready = std::pin::Pin::new(&mut future).poll(cx).is_ready();
+        std::task::Poll::Ready(ready)
+    })
+    .await
+}
+
+#[tokio::test]
 async fn what_a_door_claims_of_a_key_is_not_believed() {
     let fixture = Fixture::new().await;
     let spec = KeySpec::for_role("reader", Role::Reader);
@@ -474,11 +505,14 @@ async fn keys_expire_rotate_with_grace_and_take_their_tokens_with_them() {
     assert_eq!(token.expires_ms, Some(NOON + 1000), "a token ends with its key");
     let (_, next) = gate.rotate_key(None, record.key_id, 500).await.unwrap();
     let counts = |secret: &Secret| gate.identify(Some(secret)).key().is_some();
-    assert!(counts(&key) && counts(&next) && counts(&text));
+    let principal = gate.identify(Some(&next));
+    let (_, newer) = gate.mint_token(&principal, TokenSpec::default()).await.unwrap();
+    assert!(counts(&key) && counts(&next) && counts(&text) && counts(&newer));
     fixture.clock.advance(501);
-    assert!(!counts(&key) && counts(&next) && counts(&text));
+    // What was made with the old text ends with it: whoever stole it has nothing left.
+    assert!(!counts(&key) && counts(&next) && !counts(&text) && counts(&newer));
     fixture.clock.advance(500);
-    assert!(!counts(&next) && !counts(&text));
+    assert!(!counts(&next) && !counts(&newer));
     let again = gate.rotate_key(None, record.key_id, 0).await;
     assert_eq!(again.unwrap_err().code(), ErrorCode::Conflict);
     let fixture = fixture.reborn();

@@ -11,9 +11,9 @@ use std::{
 use axum::{
     Router,
     extract::{MatchedPath, Request, State},
-    http::{Method, StatusCode},
+    http::{HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -182,8 +182,42 @@ fn whole(endpoints: &[Endpoint], app: &Arc<App>) -> Router {
     router(endpoints)
         .method_not_allowed_fallback(not_allowed)
         .fallback(not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(app), cross_origin))
         .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
         .with_state(Arc::clone(app))
+}
+
+/// Tells a browser that pages of an allowed origin may use the gate. Other pages are told nothing, and are
+/// refused besides.
+async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let is_allowed = |origin: &HeaderValue| {
+        app.settings.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
+    };
+    let Some(origin) = origin.filter(is_allowed) else { return next.run(request).await };
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if is_preflight {
+        let allowed = [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
+            (
+                header::ACCESS_CONTROL_ALLOW_HEADERS,
+                "authorization, content-type, idempotency-key, last-event-id",
+            ),
+            (header::ACCESS_CONTROL_MAX_AGE, "600"),
+        ];
+        (StatusCode::NO_CONTENT, allowed).into_response()
+    } else {
+        next.run(request).await
+    };
+    let shown = HeaderValue::from_static(
+        "x-request-id, retry-after, idempotency-replayed, x-tollgate-call-id",
+    );
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    response
 }
 
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {

@@ -71,18 +71,26 @@ pub(crate) fn json(status: StatusCode, bytes: impl Into<Body>) -> Response {
 #[derive(Debug)]
 pub(crate) struct Failed {
     error: Box<ErrorObject>,
+    /// What the operator is told.
+    operator: Option<String>,
     status: Option<StatusCode>,
     headers: Vec<(HeaderName, String)>,
 }
 
 impl Failed {
     pub(crate) fn object(error: ErrorObject) -> Self {
-        Self { error: Box::new(error), status: None, headers: Vec::new() }
+        Self { error: Box::new(error), operator: None, status: None, headers: Vec::new() }
     }
 
     /// The same failure with another status, where HTTP has one of its own for it.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
+        self
+    }
+
+    /// Tells the operator more than the caller.
+    pub(crate) fn for_operator(mut self, text: String) -> Self {
+        self.operator = Some(text);
         self
     }
 
@@ -93,6 +101,7 @@ impl Failed {
 
     pub(crate) fn response(mut self, request: RequestId) -> Response {
         self.error.request_id = Some(request);
+        self.log(request);
         let code = self.error.code;
         let status = self
             .status
@@ -119,15 +128,21 @@ fn retry_after(error: &ErrorObject) -> Option<u64> {
     }
 }
 
+impl Failed {
+    /// What is a fault of ours is told to the operator in full, under the id that the caller has.
+    fn log(&self, request: RequestId) {
+        let operator = self.operator.as_ref().unwrap_or(&self.error.message);
+        match self.error.code {
+            ErrorCode::Internal | ErrorCode::LedgerUnavailable => {
+                tracing::error!(%request, operator, "a request failed");
+            }
+            code => tracing::debug!(%request, %code, operator, "a request was refused"),
+        }
+    }
+}
+
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        // What is a fault of ours is told to the operator in full, and to the caller not at all.
-        match error.code() {
-            ErrorCode::Internal | ErrorCode::LedgerUnavailable => {
-                tracing::error!(operator = %error.operator(), "a request failed");
-            }
-            _ => tracing::debug!(operator = %error.operator(), "a request was refused"),
-        }
-        Self::object(error.object(None))
+        Self::object(error.object(None)).for_operator(error.operator())
     }
 }

@@ -103,7 +103,8 @@ fn kill_9_in_the_middle_of_thousands_of_calls() {
         );
         assert_eq!(again["replayed"], true);
     }
-    assert_eq!(daemon.events().len(), events.len());
+    let started = |events: &[Value]| events.iter().filter(|e| e["kind"] == "call_started").count();
+    assert_eq!(started(&daemon.events()), started(&events));
 }
 
 #[test]

@@ -93,6 +93,21 @@ fn the_manifest_is_for_everyone_and_a_key_sees_what_its_policy_shows() {
     let (_, key) = daemon.new_key(&json!({"name": "narrow", "policy": policy}));
     assert_eq!(names(daemon.get("/api/contracts/tools", Some(&key))), ["system.time"]);
     assert_eq!(daemon.get("/api/contracts/tools/manifest.list", Some(&key)).code(), "UNKNOWN_TOOL");
+    let policy = json!({"deny": ["system.time"]});
+    let (_, key) = daemon.new_key(&json!({"name": "no-time", "policy": policy}));
+    let listed = daemon.call("manifest.list", &key, "{}").json();
+    let listed: Vec<&str> = listed["output"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(listed, ["manifest.list", "manifest.get"]);
+    assert_eq!(
+        daemon.call("manifest.get", &key, "{\"name\":\"system.time\"}").code(),
+        "UNKNOWN_TOOL"
+    );
+    assert!(!daemon.get("/api/tools", Some(&key)).body.contains("system.time"));
     let one = daemon.get("/api/contracts/tools/system.time", None);
     assert_eq!(one.json()["tool"]["name"], "system.time");
     let wrong = daemon.get("/api/contracts/tools?mod=review", None);
@@ -235,6 +250,31 @@ fn a_page_of_another_site_cannot_reach_the_gate() {
     let in_url = daemon.get(&format!("/v1/keys?key={}", daemon.admin()), None);
     assert_eq!(in_url.status, 400);
     assert!(in_url.message().contains("rotate"), "{}", in_url.message());
+}
+
+#[test]
+fn a_page_that_was_allowed_can_use_the_gate_with_a_token() {
+    let page = "https://ops.example";
+    let daemon = Daemon::configured(&format!("[daemon]\nallowed_origins = [\"{page}\"]\n"));
+    let token = daemon.post("/v1/tokens", Some(&daemon.admin()), "{}").json();
+    let token = format!("Bearer {}", token["secret"].as_str().unwrap());
+    let allow = "access-control-allow-origin";
+    let ask = [("Origin", page), ("Access-Control-Request-Method", "POST")];
+    let preflight = daemon.request("OPTIONS", "/v1/tools/system.time/call", &ask, "");
+    assert_eq!((preflight.status, preflight.header(allow).as_deref()), (204, Some(page)));
+    let call = [("Origin", page), ("Authorization", &token), ("Content-Type", "application/json")];
+    let called = daemon.request("POST", "/v1/tools/system.time/call", &call, "{\"input\":{}}");
+    assert_eq!((called.status, called.header(allow).as_deref()), (200, Some(page)));
+    let other =
+        [("Origin", "https://ops.example.evil.example"), ("Access-Control-Request-Method", "POST")];
+    assert_eq!(
+        daemon.request("OPTIONS", "/v1/tools/system.time/call", &other, "").header(allow),
+        None
+    );
+    let key = format!("Bearer {}", daemon.admin());
+    let call = [("Origin", page), ("Authorization", &key), ("Content-Type", "application/json")];
+    let refused = daemon.request("POST", "/v1/tools/system.time/call", &call, "{\"input\":{}}");
+    assert_eq!(refused.status, 400);
 }
 
 #[test]
@@ -393,6 +433,9 @@ fn the_same_idempotency_key_runs_once_and_gives_the_same_result() {
     let after = daemon.request("POST", "/v1/tools/manifest.get/call", &headers, body);
     assert_eq!(after.json()["output"], first.json()["output"]);
     assert_eq!(started(&daemon.events()), 2);
+    // That it was asked for again is in the record.
+    let last = daemon.events().pop().unwrap();
+    assert_eq!(last["payload"]["replayOf"], first.json()["callId"]);
 }
 
 #[test]

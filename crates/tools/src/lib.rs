@@ -9,17 +9,26 @@ pub mod system;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tollgate_contract::{Error, Manifest, ToolDeclaration, Violations, error::Internal};
+use tollgate_contract::{
+    Error, Manifest, ToolDeclaration, Violations,
+    error::{Internal, UnknownTool},
+};
 use tollgate_gate::{Packs, ToolFailure};
 
 /// Adds the built-in tools, with what does their work.
 pub fn pack(packs: Packs) -> Result<Packs, Violations> {
     Ok(packs
         .add_reading(manifest::list_declaration()?, |input, context| {
-            written(&manifest::list(context.manifest(), &input))
+            let mut document = manifest::list(context.manifest(), &input);
+            document.tools.retain(|tool| context.may_see(tool));
+            written(&document)
         })
         .add_reading(manifest::get_declaration()?, |input, context| {
-            written(&manifest::get(context.manifest(), &input)?)
+            let entry = manifest::get(context.manifest(), &input)?;
+            if !context.may_see(entry.tool) {
+                return Err(Error::from(UnknownTool::new(input.name, None)).into());
+            }
+            written(&entry)
         })
         .add(system::time_declaration()?, async |_, context| {
             let now = Timestamp::from_millisecond(context.now_ms()).map_err(|error| {

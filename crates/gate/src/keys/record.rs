@@ -141,7 +141,7 @@ pub struct KeyRecord {
     /// The key that a token was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<KeyId>,
-    /// How often it was made anew.
+    /// How often it was made anew; for a token, the generation of the key that it was made with.
     pub generation: u32,
     /// SHA-256 of the texts that count as this key: the present one, and an earlier one while it may
     /// still be used.
@@ -153,6 +153,8 @@ pub struct KeyRecord {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SecretHash {
     pub(crate) sha256: String,
+    /// The generation of the key that it belongs to.
+    pub(crate) generation: u32,
     /// Until when it counts; for ever where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) until_ms: Option<i64>,
@@ -162,6 +164,12 @@ impl KeyRecord {
     /// Is it over?
     pub fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)
+    }
+
+    /// Does the text of this generation still count?
+    pub(crate) fn has_generation(&self, generation: u32, now_ms: i64) -> bool {
+        let counts = |secret: &SecretHash| secret.until_ms.is_none_or(|until| until > now_ms);
+        self.secrets.iter().any(|secret| secret.generation == generation && counts(secret))
     }
 
     /// May it be used, as far as it alone says?

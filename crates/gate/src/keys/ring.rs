@@ -30,7 +30,8 @@ pub struct Principal(Who);
 enum Who {
     Anonymous,
     Invalid(InvalidKey),
-    Key(Arc<Held>),
+    /// A key, and the generation of the text that was presented.
+    Key(Arc<Held>, u32),
 }
 
 /// A key in the ring.
@@ -64,7 +65,7 @@ impl Principal {
         match &self.0 {
             Who::Anonymous => Identity::Anonymous,
             Who::Invalid(why) => Identity::Invalid(*why),
-            Who::Key(held) => Identity::Key(held.facts.as_ref().clone()),
+            Who::Key(held, _) => Identity::Key(held.facts.as_ref().clone()),
         }
     }
 
@@ -88,6 +89,14 @@ impl Principal {
         self.held().is_some_and(|held| !held.is_token)
     }
 
+    /// The generation of the text that was presented.
+    pub(crate) fn generation(&self) -> u32 {
+        match &self.0 {
+            Who::Key(_, generation) => *generation,
+            _ => 0,
+        }
+    }
+
     /// Who its holder may say to be.
     pub fn claims(&self) -> Option<&Claims> {
         self.held().map(|held| &held.record.claims)
@@ -98,7 +107,7 @@ impl Principal {
         match &self.0 {
             Who::Anonymous => Err(MissingApiKey::new(None).into()),
             Who::Invalid(why) => Err(InvalidApiKey::new(*why).into()),
-            Who::Key(held) => Ok(&held.record),
+            Who::Key(held, _) => Ok(&held.record),
         }
     }
 
@@ -113,7 +122,7 @@ impl Principal {
 
     fn held(&self) -> Option<&Held> {
         match &self.0 {
-            Who::Key(held) => Some(held),
+            Who::Key(held, _) => Some(held),
             _ => None,
         }
     }
@@ -146,19 +155,19 @@ impl KeyRing {
             Some(secret) if secret.until_ms.is_some_and(|until| until <= now_ms) => {
                 Principal(Who::Invalid(InvalidKey::Revoked))
             }
-            Some(_) => self.principal(held, now_ms),
+            Some(secret) => self.principal(held, secret.generation, now_ms),
         }
     }
 
     /// The caller whose key has this id, as it counts now.
     pub(crate) fn by_id(&self, id: KeyId, now_ms: i64) -> Principal {
         match self.by_id.get(&id) {
-            Some(held) => self.principal(held, now_ms),
+            Some(held) => self.principal(held, held.record.generation, now_ms),
             None => Principal(Who::Invalid(InvalidKey::Unknown)),
         }
     }
 
-    fn principal(&self, held: &Arc<Held>, now_ms: i64) -> Principal {
+    fn principal(&self, held: &Arc<Held>, generation: u32, now_ms: i64) -> Principal {
         let parent = held.record.parent.map(|id| self.by_id.get(&id).map(|parent| &parent.record));
         let why = match (&held.record, parent) {
             (own, _) if own.revoked_ms.is_some() => Some(InvalidKey::Revoked),
@@ -166,13 +175,17 @@ impl KeyRing {
             // A token lives no longer than its key.
             (_, Some(None)) => Some(InvalidKey::Revoked),
             (_, Some(Some(parent))) if !parent.is_active(now_ms) => Some(InvalidKey::Revoked),
+            // Nor longer than the text of its key that it was made with.
+            (own, Some(Some(parent))) if !parent.has_generation(own.generation, now_ms) => {
+                Some(InvalidKey::Revoked)
+            }
             _ => None,
         };
         if let Some(why) = why {
             return Principal(Who::Invalid(why));
         }
         held.last_used_ms.fetch_max(now_ms, Ordering::Relaxed);
-        Principal(Who::Key(Arc::clone(held)))
+        Principal(Who::Key(Arc::clone(held), generation))
     }
 
     /// Puts a key into the ring, in place of an earlier record of it.
@@ -300,7 +313,9 @@ impl KeyRing {
             !held.is_token && record.scopes.contains(&KeyScope::Admin) && record.is_active(now_ms)
         };
         let oldest = self.by_id.values().filter(is_admin).min_by_key(|held| held.record.key_id);
-        oldest.map_or(Principal::ANONYMOUS, |held| self.principal(held, now_ms))
+        oldest.map_or(Principal::ANONYMOUS, |held| {
+            self.principal(held, held.record.generation, now_ms)
+        })
     }
 
     /// Is there another key that may administer, but for `but`?

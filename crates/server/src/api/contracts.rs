@@ -131,7 +131,9 @@ async fn get(ask: Ask<Nothing, Nothing>) -> Result<Reply<One>, Failed> {
 
 async fn inventory(ask: Ask<Nothing, Nothing>) -> Result<Reply<Inventory>, Failed> {
     let manifest = ask.app.gate.manifest();
-    let document = manifest.document(ManifestMode::Implemented);
+    let mut document = manifest.document(ManifestMode::Implemented);
+    let layers = ask.principal.layers();
+    document.tools.retain(|tool| layers.is_none_or(|layers| layers.shows(tool)));
     let mut tools: Vec<Listed> = document
         .tools
         .iter()

@@ -171,6 +171,7 @@ async fn call(ask: AskCall) -> Result<Reply<Called>, Failed> {
 
 fn failed(failure: CallFailure) -> Failed {
     let failed = Failed::object(failure.error)
+        .for_operator(failure.operator)
         .header("x-tollgate-call-id", failure.call_id.to_string())
         .header("x-tollgate-run-id", failure.run_id.to_string());
     if failure.replayed { failed.header("idempotency-replayed", "true") } else { failed }

@@ -55,7 +55,7 @@ fn shown(text: &str, limit: usize) -> String {
 
 /// Characters shown as they are. Control and bidirectional formatting characters are not: a terminal
 /// or a page would act on them.
-fn is_plain(c: char) -> bool {
+pub fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -174,6 +174,19 @@ fn write_hex(piece: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     let written = digits.as_flattened().get(..piece.len() * 2).unwrap_or_default();
     f.write_str(std::str::from_utf8(written).map_err(|_| fmt::Error)?)
+}
+
+/// A longer text, such as JSON, with what a terminal would act on escaped. Lines stay lines.
+pub fn for_terminal(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || is_plain(c) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_default());
+        }
+    }
+    shown
 }
 
 /// `items` as a list for a sentence: `a, b, c`, or `nothing` when there is none.

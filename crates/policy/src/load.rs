@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tollgate_contract::{
+    Quoted,
     json::{self, Position},
     redact::is_sensitive_field,
     text::{Clean, nearest, plain_shape},
@@ -162,7 +163,9 @@ impl Policy {
 fn is_one_policy(text: &str, format: Format) -> Result<bool, PolicyError> {
     let whole = match format {
         Format::Json => json::parse(text.as_bytes()).map_err(|error| PolicyError {
-            field: error.pointer().trim_start_matches('/').replace('/', "."),
+            field: Quoted::new(&error.pointer().trim_start_matches('/').replace('/', "."))
+                .as_str()
+                .to_owned(),
             message: Clean::already(error.kind().to_string()),
             suggestion: None,
             position: error.position(),
@@ -290,7 +293,8 @@ fn shape_error(path: &str, message: &str, position: Option<Position>) -> PolicyE
         }
         _ => None,
     };
-    let field = if path == "." { String::new() } else { path.to_owned() };
+    // The names of fields are whatever somebody wrote.
+    let field = if path == "." { String::new() } else { Quoted::new(path).as_str().to_owned() };
     // A message may repeat the value that it is about.
     let message = if is_sensitive_field(&field) {
         Clean::already("does not have the form that it should; it is a text in quotes".to_owned())

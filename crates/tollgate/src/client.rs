@@ -89,9 +89,12 @@ impl Client {
         let mut chunks = response.bytes_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| self.broken(&error))?;
-            for data in events.push(&chunk) {
+            let whole = events.push(&chunk);
+            let whole = whole
+                .ok_or_else(|| Failure::interrupted(&self.address, "an event is too large"))?;
+            for data in whole {
                 let event = strict::parse(data.as_bytes())
-                    .map_err(|error| Failure::unreachable(&self.address, &error.to_string()))?;
+                    .map_err(|error| Failure::interrupted(&self.address, &error.to_string()))?;
                 hear(event)?;
             }
         }
@@ -116,7 +119,7 @@ impl Client {
         let response = self.sent(request).await?;
         let bytes = self.whole(response).await?;
         serde_json::from_slice(&bytes)
-            .map_err(|_| Failure::unreachable(&self.address, "it answers, but not as a gate does"))
+            .map_err(|_| Failure::interrupted(&self.address, "it does not answer as a gate does"))
     }
 
     async fn sent(&self, request: RequestBuilder) -> Result<Response, Failure> {
@@ -131,7 +134,7 @@ impl Client {
             .and_then(|body| serde_json::from_value(body.get("error")?.clone()).ok());
         Err(match told {
             Some(error) => Failure::of(error),
-            None => Failure::unreachable(
+            None => Failure::interrupted(
                 &self.address,
                 &format!("it answers {status}, but not as a gate does"),
             ),
@@ -144,7 +147,7 @@ impl Client {
         while let Some(chunk) = chunks.next().await {
             whole.extend_from_slice(&chunk.map_err(|error| self.broken(&error))?);
             if whole.len() > LARGEST {
-                return Err(Failure::unreachable(&self.address, "its answer is too large"));
+                return Err(Failure::interrupted(&self.address, "its answer is too large"));
             }
         }
         Ok(whole)

@@ -20,7 +20,7 @@ use tollgate_contract::{
     error::{ErrorObject, GateUnavailable, InvalidRequest, NotFound, PayloadTooLarge},
     json::{JsonError, Position},
     redact::redact_text,
-    text::{Clean, nearest},
+    text::{self, Clean, nearest},
 };
 use tollgate_ledger::LedgerError;
 use tollgate_policy::PolicyError;
@@ -214,9 +214,10 @@ impl Failure {
         Self { headline: Some(error.operator()), ..Self::of(error.object(None)) }
     }
 
-    /// An error as a gate has told it.
-    pub(crate) fn of(error: ErrorObject) -> Self {
+    /// An error as a gate has told it, or something that says to be one.
+    pub(crate) fn of(mut error: ErrorObject) -> Self {
         let exit = Exit::of(error.code);
+        error.message = text::for_terminal(&error.message);
         Self { error: Box::new(error), exit, help: None, place: None, headline: None }
     }
 
@@ -329,7 +330,7 @@ impl Failure {
         // Nor is one with very long lines: nobody could find the place in them.
         let is_shown = |position: &Position| {
             let around = text.lines().skip(position.line.saturating_sub(2)).take(4);
-            around.into_iter().all(|line| line.len() <= LONGEST_SHOWN_LINE)
+            around.into_iter().all(|line| line.len() <= LONGEST_SHOWN_LINE && is_plain(line))
                 && matches!(redact_text(text), Cow::Borrowed(_))
         };
         let position = position.filter(is_shown);
@@ -349,13 +350,20 @@ impl Failure {
         } else {
             GraphicalTheme::unicode_nocolor()
         };
-        let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false);
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_width(width().unwrap_or(100).min(100))
+            .with_links(false);
         let mut text = String::new();
         match handler.render_report(&mut text, self) {
             Ok(()) => text,
             Err(_) => format!("error: {self}\n"),
         }
     }
+}
+
+/// Could a terminal act on this line?
+fn is_plain(line: &str) -> bool {
+    line.chars().all(|c| c == '\t' || text::is_plain(c))
 }
 
 /// Where a line and column stand in a text, in bytes.

@@ -67,11 +67,8 @@ impl GateArgs {
         if !folder.exists() {
             return Ok(format!("http://{USUAL_LISTEN}"));
         }
-        let told = fs::read_to_string(folder.join(ADDRESS)).unwrap_or_default();
-        match told.lines().next() {
-            Some(first) if is_taken(&folder) => Ok(first.to_owned()),
-            _ => Err(Failure::not_running(&shown(&folder))),
-        }
+        let first = own_addresses(&folder).into_iter().next();
+        first.ok_or_else(|| Failure::not_running(&shown(&folder)))
     }
 
     /// The key that was named: in a file, or in the environment.
@@ -90,11 +87,30 @@ impl GateArgs {
 
     /// The key that was named, else the one of the person who runs this gate.
     pub(crate) fn key(&self) -> Result<Option<Secret>, Failure> {
-        match self.named_key()? {
-            Some(key) => Ok(Some(key)),
-            None => read_key(&self.data.folder()?.join(ADMIN_KEY)),
+        self.key_of(ADMIN_KEY)
+    }
+
+    /// The key that was named, else the one in a file of the data folder. Such a key is for the gate of that
+    /// folder: an address that was named is somebody else until it is shown to be the same.
+    pub(crate) fn key_of(&self, file: &str) -> Result<Option<Secret>, Failure> {
+        if let Some(key) = self.named_key()? {
+            return Ok(Some(key));
+        }
+        let folder = self.data.folder()?;
+        match &self.url {
+            Some(url) if !own_addresses(&folder).contains(url) => Ok(None),
+            _ => read_key(&folder.join(file)),
         }
     }
+}
+
+/// Where the gate of this folder listens, if it runs.
+fn own_addresses(folder: &Path) -> Vec<String> {
+    if !is_taken(folder) {
+        return Vec::new();
+    }
+    let told = fs::read_to_string(folder.join(ADDRESS)).unwrap_or_default();
+    told.lines().map(str::to_owned).collect()
 }
 
 /// Reads a key from a file; `None` if there is no such file.

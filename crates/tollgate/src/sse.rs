@@ -1,18 +1,25 @@
 //! Reading a stream of server-sent events, whatever pieces it comes in.
 
+/// The most bytes of one event.
+const LARGEST: usize = 64 * 1024 * 1024;
+
 /// What has arrived and is not yet a whole event.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     left: Vec<u8>,
+    /// How much of it was searched for an end.
+    searched: usize,
 }
 
 impl Events {
-    /// Takes a piece, and gives the data of every event that is whole with it.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Vec<String> {
+    /// Takes a piece, and gives the data of every event that is whole with it; `None` if an event is too
+    /// large to be one.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Option<Vec<String>> {
         self.left.extend_from_slice(piece);
         let mut whole = Vec::new();
-        while let Some(end) = self.left.windows(2).position(|pair| pair == b"\n\n") {
-            let event: Vec<u8> = self.left.drain(..end + 2).collect();
+        while let Some(end) = self.end() {
+            let event: Vec<u8> = self.left.drain(..end).collect();
+            self.searched = 0;
             let text = String::from_utf8_lossy(&event);
             let data: Vec<&str> = text
                 .lines()
@@ -24,7 +31,16 @@ impl Events {
                 whole.push(data.join("\n"));
             }
         }
-        whole
+        (self.left.len() <= LARGEST).then_some(whole)
+    }
+
+    /// Where the first event ends. What was searched before is not searched again.
+    fn end(&mut self) -> Option<usize> {
+        let rest = self.left.get(self.searched..).unwrap_or_default();
+        let found = rest.windows(2).position(|pair| pair == b"\n\n");
+        let end = found.map(|at| self.searched + at + 2);
+        self.searched = self.left.len().saturating_sub(1);
+        end
     }
 }
 
@@ -39,9 +55,16 @@ mod tests {
         for cut in 0..text.len() {
             let mut events = Events::default();
             let (first, second) = text.split_at(cut);
-            let mut all = events.push(first);
-            all.extend(events.push(second));
+            let mut all = events.push(first).unwrap();
+            all.extend(events.push(second).unwrap());
             assert_eq!(all, ["{\"x\":\n1}", "two"], "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn an_event_that_never_ends_is_given_up() {
+        let mut events = Events::default();
+        let piece = vec![b'x'; 1 << 20];
+        assert_eq!((0..100).find(|_| events.push(&piece).is_none()), Some(64));
     }
 }

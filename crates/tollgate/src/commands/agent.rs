@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tollgate_agent::{Recorder, Replayer, TraceFile};
-use tollgate_contract::{Secret, error::ErrorObject};
+use tollgate_contract::{Secret, error::ErrorObject, text::for_terminal};
 use tollgate_gate::secret_file;
 
 use super::{call::done, trace};
@@ -14,7 +14,7 @@ use crate::{
     exit::Exit,
     output::{Failure, Output, note, write_out},
     part::Part,
-    place::{AGENT_KEY, GateArgs, read_key},
+    place::{AGENT_KEY, GateArgs},
 };
 
 pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
@@ -33,7 +33,8 @@ pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     let result = last.part("result");
-    let written = output.success(result, || format!("{:#}\n", result.part("output")));
+    let written = output
+        .success(result, || format!("{}\n", for_terminal(&format!("{:#}", result.part("output")))));
     if !output.is_json() {
         note(&done(result));
     }
@@ -109,11 +110,7 @@ fn tell(args: &AgentArgs, event: &Value) {
 
 /// The key that agents of this data folder use: never the admin's. It is made when it is first needed.
 async fn own_key(gate: &GateArgs) -> Result<Secret, Failure> {
-    if let Some(key) = gate.named_key()? {
-        return Ok(key);
-    }
-    let file = gate.data.folder()?.join(AGENT_KEY);
-    if let Some(key) = read_key(&file)? {
+    if let Some(key) = gate.key_of(AGENT_KEY)? {
         return Ok(key);
     }
     let Some(admin) = gate.key()? else {
@@ -122,9 +119,14 @@ async fn own_key(gate: &GateArgs) -> Result<Secret, Failure> {
     };
     let admin = Client::new(gate, Some(admin))?;
     let made = admin.post("/v1/keys", &json!({"name": "agent", "role": "agent"})).await?;
-    let key = Secret::new(made.word("secret").to_owned());
-    let text = format!("{}\n", key.expose());
-    secret_file::write(&file, text.as_bytes())
-        .map_err(|error| Failure::bad_input(format!("cannot keep the agent's key: {error}")))?;
-    Ok(key)
+    let file = gate.data.folder()?.join(AGENT_KEY);
+    let text = format!("{}\n", made.word("secret"));
+    let kept = secret_file::write_new(&file, text.as_bytes());
+    let kept =
+        kept.map_err(|error| Failure::bad_input(format!("cannot keep the agent's key: {error}")))?;
+    if !kept {
+        // Another agent was faster; there is one key for all of them.
+        admin.delete(&format!("/v1/keys/{}", made.part("key").word("id"))).await?;
+    }
+    gate.key_of(AGENT_KEY)?.ok_or_else(|| Failure::bad_input("the agent's key is gone".to_owned()))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use tollgate_contract::text::{Clean, for_terminal};
 
 use crate::{
     cli::CallArgs,
@@ -36,7 +37,7 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
     let result = client::wait(client.post_once(&path, &body, key))?;
     let written = output.success(&result, || {
         let steps = if args.explain { steps(result.part("verdict")) } else { String::new() };
-        format!("{steps}{:#}\n", result.part("output"))
+        format!("{steps}{}\n", for_terminal(&format!("{:#}", result.part("output"))))
     });
     if !output.is_json() {
         note(&done(&result));
@@ -61,7 +62,12 @@ fn steps(verdict: &Value) -> String {
             "ask" => "?",
             _ => "✗",
         };
-        let _ = writeln!(text, "{mark} {:<17} {}", word("step"), wrap(word("because"), 20));
+        let _ = writeln!(
+            text,
+            "{mark} {:<17} {}",
+            Clean::new(word("step")).as_str(),
+            wrap(Clean::new(word("because")).as_str(), 20)
+        );
     }
     text.push('\n');
     text

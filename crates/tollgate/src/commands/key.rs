@@ -6,7 +6,7 @@ use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde_json::{Map, Value, json};
 use tollgate_contract::{
     KeyScope,
-    text::{Clean, nearest},
+    text::{Clean, for_terminal, nearest},
 };
 use tollgate_gate::secret_file;
 
@@ -119,6 +119,7 @@ fn shown(mut made: Value, keep: Option<&Path>, output: &Output) -> Result<Exit, 
     let secret = made.word("secret").to_owned();
     let Some(file) = keep else {
         return Ok(output.success(&made, || {
+            let secret = for_terminal(&secret);
             let key = made.part("key");
             format!(
                 "{} ({})\n\n  {secret}\n\nThis is the only time it is shown.\n",
@@ -214,7 +215,7 @@ fn table(keys: &Value, with_ids: bool) -> String {
         row.extend(with_ids.then(|| key.word("id").to_owned()));
         table.add_row(row);
     }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    for_terminal(&table.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
 }
 
 fn name(key: &Value) -> String {

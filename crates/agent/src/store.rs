@@ -1,7 +1,7 @@
 //! A file of trace entries, one a line. It is only ever appended to.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
@@ -49,6 +49,16 @@ impl TraceFile {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path).map_err(unusable)?;
+        if !file.metadata().map_err(unusable)?.is_file() {
+            return Err(unusable(io::Error::other("it is not a regular file")));
+        }
+        // Two runs would give the same places to their calls.
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                unusable(io::Error::other("another run is recording into it; name another file"))
+            }
+            TryLockError::Error(error) => unusable(error),
+        })?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(unusable)?;
         let trace = Trace::parse(&text).map_err(|error| TraceFileError::NotATrace {

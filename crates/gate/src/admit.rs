@@ -313,8 +313,10 @@ impl Arrived {
             ..CallFailure::new(self.about.run_id, self.about.call_id, error)
         };
         let now = self.gate.clock.now_ms();
-        let (input, hash) = (&self.call.input, self.input_hash);
-        let event = self.about.refused(now, input, hash, &failure.error, failure.verdict.as_ref());
+        // What somebody unknown sends is not kept: anyone could fill the disk with it.
+        let input = self.about.key.as_ref().map(|_| &self.call.input);
+        let (hash, verdict) = (self.input_hash, failure.verdict.as_ref());
+        let event = self.about.refused(now, input, hash, &failure.error, verdict);
         let recorded = match event {
             Ok(event) => self.gate.append(vec![event]).await.is_ok(),
             Err(_) => false,

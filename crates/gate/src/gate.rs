@@ -17,6 +17,7 @@ use tollgate_contract::{
     error::{Internal, OutcomeUnknown},
     event::Event,
     id::{CallId, KeyId, RunId},
+    text::Clean,
 };
 use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Subject};
 use tollgate_policy::{Policy, PolicySet};
@@ -38,6 +39,8 @@ use crate::{
 pub(crate) const RUNNING: &str = "running";
 /// Where the keys are kept.
 pub(crate) const KEYS: &str = "keys";
+/// Where the gate keeps what it must know of itself.
+const GATE: &str = "gate";
 /// Where the last use of keys is kept.
 pub(crate) const LAST_USE: &str = "key_last_use";
 
@@ -53,6 +56,8 @@ pub struct Settings {
     pub call_timeout: Duration,
     /// How long an executor may clean up after it was cancelled.
     pub cancel_grace: Duration,
+    /// Accept that the gate's own secret was lost: what is remembered of Idempotency-Keys is then lost too.
+    pub accept_new_secret: bool,
 }
 
 impl Settings {
@@ -62,6 +67,7 @@ impl Settings {
             data: data.into(),
             call_timeout: Duration::from_secs(30),
             cancel_grace: Duration::from_secs(2),
+            accept_new_secret: false,
         }
     }
 }
@@ -168,6 +174,7 @@ impl Gate {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
+        inner.check_secret()?;
         inner.recover()?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -335,6 +342,24 @@ impl Inner {
 
     pub(crate) fn policies(&self) -> Arc<PolicySet> {
         Arc::clone(&self.policies.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes sure that the gate's secret is the one that this ledger was written with. With another one no
+    /// Idempotency-Key would be known, and what must run once would run again.
+    fn check_secret(&self) -> Result<(), Error> {
+        let key = b"secret".to_vec();
+        let value = self.seal.fingerprint().to_vec();
+        let kept = self.read(|reader| reader.kept(GATE, &key))?.map(|kept| kept.value);
+        match kept {
+            Some(kept) if kept == value => return Ok(()),
+            Some(_) if !self.settings.accept_new_secret => {
+                let problem = "the file gate.secret is not the one that this data folder was written with, and no Idempotency-Key would be known; restore it, or start with --new-secret";
+                return Err(Internal::new(Clean::already(problem.to_owned())).into());
+            }
+            _ => {}
+        }
+        let put = Beside::Put { space: GATE, key, value, expires_ms: None };
+        self.append_now(Batch { events: Vec::new(), beside: vec![put] })
     }
 
     /// Gives an end to the calls that ran when the process died: nobody knows what came of them.

@@ -28,6 +28,7 @@ pub use clock::{Clock, ManualClock, SystemClock, rfc3339};
 pub use event::{Observer, RunEvent};
 pub use gate::{CallOptions, Gate, Health, Parts, Settings};
 pub use keys::Principal;
+pub use manage::check_keys;
 pub use metrics::Metrics;
 pub use outcome::{CallFailure, ToolCallResult, WrittenVerdict};
 pub use record::summary;

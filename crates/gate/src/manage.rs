@@ -1,8 +1,12 @@
 //! Managing keys and policies. Every change is an event, and takes effect once it is stored.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tollgate_contract::{
     Error, KeyScope, Secret,
     error::{Conflict, Internal, InvalidRequest, NotFound, ScopeMissing},
@@ -10,7 +14,7 @@ use tollgate_contract::{
     id::KeyId,
     text::{Clean, hex, list},
 };
-use tollgate_ledger::{Batch, Beside, NewEvent, Subject};
+use tollgate_ledger::{Batch, Beside, LedgerError, NewEvent, Reader, Subject};
 use tollgate_policy::PolicySet;
 
 use crate::{
@@ -293,17 +297,26 @@ impl Gate {
         record: KeyRecord,
     ) -> Result<(), Error> {
         let now = self.inner.clock.now_ms();
+        let kept = serde_json::to_vec(&record).unwrap_or_default();
         let mut payload = serde_json::to_value(&record).unwrap_or_default();
         if let Some(payload) = payload.as_object_mut() {
             // Whoever reads events has no use for the hashes of keys.
             payload.remove("secrets");
             payload.insert("by".to_owned(), by.map_or(Value::Null, |id| json!(id)));
+            let change = match (event, record.parent) {
+                (Event::KeyRevoked, _) => "revoked",
+                (_, Some(_)) => "token",
+                (_, None) if record.generation > 1 => "rotated",
+                (_, None) => "created",
+            };
+            payload.insert("change".to_owned(), change.into());
+            payload.insert("record".to_owned(), record_hash(&kept).into());
         }
         let events = vec![NewEvent::new(event, now, Subject::default(), &payload)?];
         let kept = Beside::Put {
             space: KEYS,
             key: record.key_id.to_string().into_bytes(),
-            value: serde_json::to_vec(&record).unwrap_or_default(),
+            value: kept,
             // A token that is over needs no memory; a key's stays, so that whoever uses it learns why.
             expires_ms: record.expires_ms.filter(|_| record.parent.is_some()),
         };
@@ -356,6 +369,42 @@ impl KeySpec {
             expires_ms: None,
         }
     }
+}
+
+/// What binds the record of a key, which lies beside the chain, to the chain.
+fn record_hash(kept: &[u8]) -> String {
+    hex(&Sha256::digest(kept)).to_string()
+}
+
+/// Holds the keys that are kept beside the chain against the events that made them so, and tells every
+/// difference. Somebody who can write the database could give himself a key; the chain would not show it.
+pub fn check_keys(reader: &Reader) -> Result<Vec<String>, LedgerError> {
+    let mut recorded: BTreeMap<String, String> = BTreeMap::new();
+    let mut at = 0;
+    loop {
+        let events = reader.tail(at, 1000)?;
+        let Some(last) = events.last() else { break };
+        at = last.seq;
+        for event in events.iter().filter(|event| event.kind.starts_with("key_")) {
+            let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();
+            let word = |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
+            if let (Some(id), Some(record)) = (word("keyId"), word("record")) {
+                recorded.insert(id, record);
+            }
+        }
+    }
+    let mut problems = Vec::new();
+    for kept in reader.kept_all(KEYS)? {
+        let id = String::from_utf8_lossy(&kept.key).into_owned();
+        match recorded.get(&id) {
+            None => problems.push(format!("{id} is in use and was never made")),
+            Some(record) if *record != record_hash(&kept.value) => {
+                problems.push(format!("{id} is not what its last event says"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(problems)
 }
 
 fn new_secret(kind: KeyText, generation: u32) -> Result<(Secret, SecretHash), Error> {

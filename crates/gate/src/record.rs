@@ -130,12 +130,12 @@ impl About {
     pub(crate) fn refused(
         &self,
         now_ms: i64,
-        input: &Value,
+        input: Option<&Value>,
         input_hash: Option<InputHash>,
         error: &ErrorObject,
         verdict: Option<&WrittenVerdict>,
     ) -> Result<NewEvent, LedgerError> {
-        let input = bounded(redacted(input));
+        let input = input.map(|input| bounded(redacted(input)));
         let more = Refused { surface: self.surface, input_hash, input, error, verdict };
         self.event(Event::CallFailed, now_ms, more)
     }
@@ -196,7 +196,8 @@ struct Failed<'a> {
 struct Refused<'a> {
     surface: Surface,
     input_hash: Option<InputHash>,
-    input: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Cow<'a, Value>>,
     error: &'a ErrorObject,
     verdict: Option<&'a WrittenVerdict>,
 }

@@ -8,7 +8,7 @@ use ring::{
     aead::{self, Aad, LessSafeKey, Nonce, UnboundKey},
     hmac,
 };
-use tollgate_contract::{Error, error::Internal};
+use tollgate_contract::{Error, error::Internal, text::Clean};
 
 use crate::{clock, secret_file};
 
@@ -25,12 +25,13 @@ impl Seal {
     /// Reads the secret of a data folder, or makes one.
     pub(crate) fn of_folder(data: &Path) -> Result<Self, Error> {
         let file = data.join(FILE);
-        let broken = |problem: String| Internal::new(format!("`{FILE}`: {problem}"));
+        let broken =
+            |problem: String| Internal::new(Clean::already(format!("the file {FILE} {problem}")));
         match fs::read(&file) {
             Ok(bytes) => {
                 let secret: [u8; 32] = bytes.try_into().map_err(|_| {
                     broken(
-                        "is damaged; restore it, or delete it (repeated calls then count as new)"
+                        "is damaged; restore it, or delete it and start with --new-secret"
                             .to_owned(),
                     )
                 })?;
@@ -38,10 +39,11 @@ impl Seal {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let secret: [u8; 32] = clock::random()?;
-                secret_file::write(&file, &secret).map_err(|error| broken(error.to_string()))?;
+                secret_file::write(&file, &secret)
+                    .map_err(|error| broken(format!("cannot be used: {error}")))?;
                 Self::new(&secret)
             }
-            Err(error) => Err(broken(error.to_string()).into()),
+            Err(error) => Err(broken(format!("cannot be used: {error}")).into()),
         }
     }
 
@@ -53,6 +55,11 @@ impl Seal {
             .map_err(|_| Internal::new("a key of the wrong length"))?;
         let mac = hmac::Key::new(hmac::HMAC_SHA256, derived("tollgate hashes").as_ref());
         Ok(Self { mac, aead: LessSafeKey::new(key) })
+    }
+
+    /// What shows that this is the same secret, and nothing else.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        self.hash(&[b"fingerprint"])
     }
 
     /// A keyed hash over parts, each with its length before it.

@@ -88,10 +88,20 @@ fn packs(world: &World) -> Packs {
         .effects(SideEffect::None, CostEffect::None)
         .build()
         .unwrap();
+    let broken = Declaration::<Line, Value>::new("demo.broken", "Makes a mistake.")
+        .permissions([Permission::READ])
+        .behaviours(Behaviours::NONE)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap();
     let (one, again, slow) = (world.clone(), world.clone(), world.clone());
     let (fails, panics) = (world.clone(), world.clone());
     Packs::new()
         .add(echo, async |input: Line, _| Ok(json!({"said": input.text})))
+        .add_reading(broken, |input: Line, _| {
+            assert!(input.text.is_empty(), "a mistake");
+            Ok(Value::Null)
+        })
         .add(writer("note.add", Retry::Never).unwrap(), move |input: Line, _| {
             let lines = one.write(&input.text);
             async move { Ok(Written { lines }) }
@@ -378,6 +388,24 @@ async fn a_panic_ends_one_call_and_nothing_else() {
     let again = fixture.call(fixture.keyed("note.panics", "k", "a")).await;
     assert_eq!(code(&again), ErrorCode::OutcomeUnknown);
     assert!(fixture.call(fixture.plain("note.add", "b")).await.is_ok());
+    let ended = fixture.call(fixture.plain("demo.broken", "a")).await;
+    assert_eq!(code(&ended), ErrorCode::Internal);
+    assert_eq!(fixture.kinds().last().unwrap(), "call_failed");
+}
+
+#[tokio::test]
+async fn a_token_that_was_renewed_is_the_same_caller() {
+    let fixture = Fixture::new().await;
+    let principal = fixture.gate.identify(Some(&fixture.key));
+    fixture.call(fixture.keyed("note.add", "k", "a")).await.unwrap();
+    for _ in 0..2 {
+        let minted = fixture.gate.mint_token(&principal, TokenSpec::default()).await;
+        let (_, token) = minted.unwrap();
+        let call = fixture.of(&token, "note.add", "a");
+        let call = Call { idempotency_key: Some("k".to_owned()), ..call };
+        assert!(fixture.call(call).await.unwrap().replayed);
+    }
+    assert_eq!(fixture.world.times(), 1);
 }
 
 #[tokio::test]
@@ -637,6 +665,17 @@ async fn the_record_is_redacted_and_the_caller_gets_the_raw_output() {
     }
     fixture.call(fixture.plain("demo.echo", &"x".repeat(100_000))).await.unwrap();
     assert!(fixture.last()["output"]["omitted"]["sha256"].is_string());
+}
+
+#[tokio::test]
+async fn what_somebody_without_a_key_sends_is_not_kept() {
+    let fixture = Fixture::new().await;
+    let mut call = fixture.plain("note.add", "a great deal of text");
+    call.caller.identity = Identity::Anonymous;
+    assert_eq!(code(&fixture.call(call).await), ErrorCode::MissingApiKey);
+    let last = fixture.last();
+    assert_eq!(last["error"]["code"], "MISSING_API_KEY");
+    assert!(!last.to_string().contains("a great deal"), "{last}");
 }
 
 #[tokio::test]

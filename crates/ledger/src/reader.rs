@@ -168,10 +168,24 @@ pub(crate) fn place(seq: i64) -> u64 {
 
 /// Where the chain stands.
 pub(crate) fn head(connection: &Connection) -> Result<Head, LedgerError> {
+    Ok(last(connection)?.map_or(Head::EMPTY, |event| event.head()))
+}
+
+/// Where the chain stands, if its last event is sound. To go on behind a damaged one would hide the damage.
+pub(crate) fn sound_head(connection: &Connection) -> Result<Head, LedgerError> {
+    match last(connection)? {
+        Some(event) if event.hash != event.computed_hash() => Err(LedgerError::Damaged(format!(
+            "event {} was changed; `tollgate ledger verify` says more",
+            event.seq
+        ))),
+        last => Ok(last.map_or(Head::EMPTY, |event| event.head())),
+    }
+}
+
+fn last(connection: &Connection) -> Result<Option<StoredEvent>, LedgerError> {
     let sql = format!("SELECT {COLUMNS} FROM events ORDER BY seq DESC LIMIT 1");
     let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement.query_row([], stored).optional()?;
-    Ok(found.map_or(Head::EMPTY, |event| event.head()))
+    Ok(statement.query_row([], stored).optional()?)
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {

@@ -84,8 +84,9 @@ impl Writer {
         let file = folder.database();
         let log = folder.log();
         let connection = prepared(&file, sync)?;
+        let place = Place::of(&file)?;
         let shared = Arc::new(Shared {
-            head: Mutex::new(reader::head(&connection)?),
+            head: Mutex::new(reader::sound_head(&connection)?),
             listeners: Mutex::default(),
             untidy: AtomicBool::new(false),
         });
@@ -95,7 +96,7 @@ impl Writer {
         // The folder stays taken until both threads have closed what they have open in it.
         let (writing, taken) = (Arc::clone(&shared), Arc::clone(folder));
         let writer = spawn("ledger-writer", move || {
-            Writing { connection, log, shared: writing, queue }.run();
+            Writing { connection, log, place, shared: writing, queue }.run();
             drop((stop, taken));
         })?;
         let (moving, way, taken) = (Arc::clone(&shared), Arc::downgrade(&jobs), Arc::clone(folder));
@@ -166,6 +167,43 @@ impl Drop for Writer {
     }
 }
 
+/// Which file the database is. A file that was removed or replaced can still be written to, and nobody would
+/// ever find what was written.
+struct Place {
+    file: PathBuf,
+    #[cfg(unix)]
+    id: (u64, u64),
+}
+
+impl Place {
+    fn of(file: &Path) -> Result<Self, LedgerError> {
+        #[cfg(unix)]
+        let id = Self::id(file).map_err(|error| LedgerError::unusable(file, error))?;
+        Ok(Self {
+            file: file.to_owned(),
+            #[cfg(unix)]
+            id,
+        })
+    }
+
+    #[cfg(unix)]
+    fn id(file: &Path) -> std::io::Result<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(file).map(|found| (found.dev(), found.ino()))
+    }
+
+    /// Passes if the file is still where it was.
+    fn check(&self) -> Result<(), LedgerError> {
+        #[cfg(unix)]
+        if Self::id(&self.file).ok() != Some(self.id) {
+            let file = self.file.display();
+            let problem = format!("`{file}` was removed or replaced while it was in use");
+            return Err(LedgerError::Database(problem));
+        }
+        Ok(())
+    }
+}
+
 /// The writer's connection.
 fn prepared(file: &Path, sync: Sync) -> Result<Connection, LedgerError> {
     let connection = schema::open(file)?;
@@ -203,6 +241,7 @@ fn tell(f: impl FnOnce()) {
 
 struct Writing {
     connection: Connection,
+    place: Place,
     /// The write-ahead log.
     log: PathBuf,
     shared: Arc<Shared>,
@@ -276,7 +315,7 @@ impl Writing {
             beside.extend(batch.beside);
             waiting.push((appended, then));
         }
-        let stored = self.store(&chained, &beside);
+        let stored = self.place.check().and_then(|()| self.store(&chained, &beside));
         match stored.or_else(|error| self.settle(before, at, error)) {
             Ok(()) => {
                 self.move_head(at);

@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
 use tollgate_contract::event::Event;
-use tollgate_ledger::{Broken, Head, LedgerError, NewEvent, Reader};
+use tollgate_ledger::{Broken, Head, Ledger, LedgerError, NewEvent, Reader, Sync};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -173,15 +173,17 @@ fn places_before_the_first_and_at_the_end_of_numbers_show() {
 }
 
 #[test]
-fn a_ledger_at_the_end_of_numbers_refuses_and_does_not_wrap() {
+fn a_last_event_that_was_changed_is_not_built_upon() {
     let folder = TempDir::new().unwrap();
     open(folder.path()).append(vec![event(1)]).unwrap();
     let other = Connection::open(folder.path().join("tollgate.db")).unwrap();
     other.execute("UPDATE events SET seq = ?1", [i64::MAX]).unwrap();
     drop(other);
-    let ledger = open(folder.path());
-    assert!(matches!(ledger.append(vec![event(2)]), Err(LedgerError::Event(_))));
-    assert_eq!(ledger.head().seq, u64::try_from(i64::MAX).unwrap());
+    let opened = Ledger::open(folder.path(), Sync::Process);
+    assert!(matches!(opened, Err(LedgerError::Damaged(_))));
+    // It can still be read, and checked.
+    let reader = Reader::of_folder(folder.path()).unwrap();
+    assert!(reader.verify(None).unwrap().broken.is_some());
 }
 
 #[test]

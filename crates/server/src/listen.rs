@@ -78,7 +78,7 @@ impl Address {
 pub enum BindError {
     /// Somebody else listens there.
     #[error(
-        "{address} is in use; stop what listens there, or choose another port with --listen (port 0 picks a free one)"
+        "{address} is in use; stop what is there, or choose another address with --listen (port 0 picks a free one)"
     )]
     InUse {
         /// The address.
@@ -112,14 +112,31 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
-/// The file of a Unix socket; it goes with the listener.
+/// The file of a Unix socket; it goes with the listener, unless somebody put another in its place.
 #[derive(Debug)]
-struct SocketFile(PathBuf);
+struct SocketFile {
+    path: PathBuf,
+    id: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), id: file_id(path) }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        if self.id.is_some() && file_id(&self.path) == self.id {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Which file stands there; a link is itself.
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Listening {
@@ -144,7 +161,7 @@ impl Listening {
     pub fn url(&self) -> String {
         match &self.0 {
             Socket::Tcp(_, address) => format!("http://{address}"),
-            Socket::Unix(_, file) => format!("unix:{}", file.0.display()),
+            Socket::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 }
@@ -157,20 +174,29 @@ async fn unix(path: &Path) -> io::Result<Listening> {
     if is_socket && UnixStream::connect(path).await.is_err() {
         std::fs::remove_file(path)?;
     }
-    // Bound under a name that nobody knows, closed to others, and only then given its name.
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let hidden = folder.join(format!(".{name}.{}", std::process::id()));
-    let _ = std::fs::remove_file(&hidden);
-    if path.exists() {
+    if std::fs::symlink_metadata(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    let listener = UnixListener::bind(&hidden)?;
+    // Made in a folder that is its owner's alone, closed to others, and only then given its place.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let private = parent.unwrap_or(Path::new(".")).join(format!(".{name}.{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&private);
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&private)?;
+    let made = socket_in(&private, path);
+    let _ = std::fs::remove_dir_all(&private);
+    made
+}
+
+fn socket_in(private: &Path, path: &Path) -> io::Result<Listening> {
+    let new = private.join("s");
+    let listener = UnixListener::bind(&new)?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(&hidden, mode)?;
-    std::fs::rename(&hidden, path)?;
-    Ok(Listening(Socket::Unix(listener, SocketFile(path.to_owned()))))
+    std::fs::set_permissions(&new, mode)?;
+    std::fs::rename(&new, path)?;
+    Ok(Listening(Socket::Unix(listener, SocketFile::new(path))))
 }
 
 impl fmt::Display for Address {

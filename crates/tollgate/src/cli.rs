@@ -182,6 +182,10 @@ pub(crate) struct ServeArgs {
     /// Make a new admin key in place of the old one, which no longer counts.
     #[arg(long)]
     pub(crate) new_admin_key: bool,
+
+    /// Accept that the file gate.secret was lost: earlier Idempotency-Keys then count as new.
+    #[arg(long)]
+    pub(crate) new_secret: bool,
 }
 
 #[derive(Debug, Args)]

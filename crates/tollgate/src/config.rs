@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate_ledger::Sync;
 use tollgate_policy::{Policy, PolicyError, PolicySet};
@@ -22,7 +22,7 @@ pub(crate) const USUAL_DATA: &str = ".tollgate";
 pub(crate) const USUAL_LISTEN: &str = "127.0.0.1:8090";
 
 /// A configuration, as the file says it.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// How the daemon runs.
@@ -37,7 +37,7 @@ pub(crate) struct Config {
 }
 
 /// How the daemon runs.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Daemon {
     #[serde(default)]
@@ -59,7 +59,7 @@ pub(crate) struct Daemon {
 }
 
 /// What an acknowledged event survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SyncWord {
     Process,
@@ -67,7 +67,7 @@ pub(crate) enum SyncWord {
 }
 
 /// How log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
     Text,
@@ -75,7 +75,7 @@ pub(crate) enum LogFormat {
 }
 
 /// Which log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogLevel {
     Error,
@@ -162,14 +162,9 @@ impl Config {
         }
     }
 
-    /// The configuration as it is recorded.
-    pub(crate) fn recorded(&self, listen: &[String]) -> Value {
-        json!({
-            "listen": listen,
-            "sync": if self.sync() == Sync::Full { "full" } else { "process" },
-            "trustedProxy": self.daemon.trusted_proxy,
-            "policies": self.policies(),
-        })
+    /// The configuration as it is recorded: all of it, and where the gate really listens.
+    pub(crate) fn recorded(&self, listening: &[String]) -> Value {
+        json!({"listening": listening, "configuration": self})
     }
 }
 

@@ -79,6 +79,12 @@ fn meta() -> Value {
     json!({"version": env!("CARGO_PKG_VERSION")})
 }
 
+/// Writes to the standard output, and says whether anyone still reads it.
+pub(crate) fn is_read(bytes: &[u8]) -> bool {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).is_ok()
+}
+
 /// Writes to the standard output. A reader that went away is no error: `tollgate tools | head -1`.
 pub(crate) fn write_out(bytes: &[u8]) -> Exit {
     let mut out = io::stdout().lock();

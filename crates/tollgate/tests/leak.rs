@@ -133,6 +133,18 @@ fn over_http(daemon: &Daemon, secret: &str, id: &str, seen: &mut Seen) {
             &json_body(json!({"input": {}, "policy": {"deny": [secret]}})),
         ),
     );
+    add(
+        "policy field",
+        daemon.post(call, Some(secret), &json_body(json!({"input": {}, "policy": {secret: 1}}))),
+    );
+    add(
+        "key policy field",
+        daemon.post(
+            "/v1/keys",
+            Some(&daemon.admin()),
+            &json_body(json!({"name": "n", "policy": {secret: 1}})),
+        ),
+    );
     add("no JSON", daemon.post(call, Some(secret), secret));
     add("tool", daemon.post(&format!("/v1/tools/{secret}/call"), Some(secret), "{\"input\":{}}"));
     add("path", daemon.get(&format!("/{secret}"), Some(secret)));
@@ -206,5 +218,8 @@ fn over_the_command_line(daemon: &Daemon, secret: &str, seen: &mut Seen) {
     run("key create", &["key", "create", "other"], "");
     run("argument", &["call", secret], "");
     run("hash", &["hash", "-"], &format!("{{\"a\":\"{secret}\""));
+    std::fs::write(daemon.folder.path().join("p.toml"), format!("\"{secret}\" = 1\n")).unwrap();
+    run("policy file", &["call", "system.time", "--policy", "p.toml"], "");
+    std::fs::remove_file(daemon.folder.path().join("p.toml")).unwrap();
     run("url", &["doctor", "--url", &format!("http://127.0.0.1:1/{secret}")], "");
 }

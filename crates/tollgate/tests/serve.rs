@@ -711,6 +711,153 @@ fn the_key_of_a_dead_gate_is_sent_to_nobody() {
 }
 
 #[test]
+fn the_keys_of_a_folder_go_to_its_own_gate_alone() {
+    let daemon = Daemon::start();
+    assert_eq!(daemon.cli(&["agent", "--tool", "system.time"]).code, 0);
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", stranger.local_addr().unwrap());
+    let heard = std::thread::spawn(move || {
+        let mut heard = String::new();
+        for _ in 0..2 {
+            let (mut stream, _) = stranger.accept().unwrap();
+            let mut piece = [0; 4096];
+            let count = stream.read(&mut piece).unwrap();
+            heard.push_str(&String::from_utf8_lossy(&piece[..count]));
+            let _ = stream.write_all(
+                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+        }
+        heard
+    });
+    let called = daemon.cli(&["call", "system.time", "--url", &url]);
+    assert_eq!(called.code, 7, "{}", called.err);
+    let agent = daemon.cli(&["agent", "--tool", "system.time", "--url", &url]);
+    assert_eq!(agent.code, 4, "{}", agent.err);
+    assert_ne!(daemon.cli(&["key", "list", "--url", &url]).code, 0);
+    let heard = heard.join().unwrap();
+    assert!(heard.contains("POST /v1/tools/system.time/call"), "{heard}");
+    assert!(!heard.to_lowercase().contains("authorization") && !heard.contains("tg_"), "{heard}");
+    // The folder's own address may be named.
+    assert_eq!(daemon.cli(&["call", "system.time", "--url", &daemon.url]).code, 0);
+}
+
+#[test]
+fn a_gate_whose_database_is_taken_away_lets_nothing_through() {
+    let daemon = Daemon::start();
+    let key = daemon.admin();
+    assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
+    let (db, away) = (daemon.data().join("tollgate.db"), daemon.data().join("away.db"));
+    std::fs::rename(&db, &away).unwrap();
+    assert_eq!(daemon.call("system.time", &key, "{}").code(), "LEDGER_UNAVAILABLE");
+    assert_eq!(daemon.get("/health", None).json()["status"], "degraded");
+    std::fs::rename(&away, &db).unwrap();
+    assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
+    assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
+}
+
+#[test]
+fn the_admin_key_can_be_rotated_from_its_own_folder() {
+    let daemon = Daemon::start();
+    let old = daemon.admin();
+    let rotated = daemon.cli(&["key", "rotate", "admin"]);
+    assert_eq!(rotated.code, 0, "{}", rotated.err);
+    assert!(!rotated.out.contains("tg_key_"), "{}", rotated.out);
+    assert_ne!(daemon.admin(), old);
+    assert_eq!(daemon.call("system.time", &old, "{}").code(), "INVALID_API_KEY");
+    assert_eq!(daemon.cli(&["key", "list"]).code, 0);
+}
+
+#[test]
+fn a_lost_secret_is_told_and_not_passed_over() {
+    let mut daemon = Daemon::start();
+    daemon.stop();
+    std::fs::remove_file(daemon.data().join("gate.secret")).unwrap();
+    let start = |args: &[&str]| {
+        let mut command = tollgate(daemon.folder.path());
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
+        finish(command, b"")
+    };
+    let refused = start(&[]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(plain(&refused.err).contains("start with --new-secret"), "{}", refused.err);
+    let daemon = Daemon::start_in(Arc::clone(&daemon.folder), &["--new-secret"]);
+    assert_eq!(daemon.call("system.time", &daemon.admin(), "{}").status, 200);
+    let daemon = daemon.again();
+    assert_eq!(daemon.get("/health", None).status, 200);
+}
+
+#[test]
+fn a_key_that_somebody_gave_himself_shows() {
+    let mut daemon = Daemon::start();
+    let (id, _) = daemon.new_key(&json!({"name": "agent", "scopes": ["call"]}));
+    daemon.stop();
+    assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
+    let db = rusqlite::Connection::open(daemon.data().join("tollgate.db")).unwrap();
+    let sql = "UPDATE beside SET value = CAST(replace(CAST(value AS TEXT), '[\"call\"]', '[\"call\",\"admin\"]') AS BLOB) WHERE space = 'keys'";
+    db.execute(sql, []).unwrap();
+    drop(db);
+    let verified = daemon.cli(&["ledger", "verify"]);
+    assert_eq!(verified.code, 1, "{}", verified.out);
+    assert!(verified.out.contains(&id), "{}", verified.out);
+    assert_eq!(daemon.cli(&["doctor"]).code, 1);
+}
+
+#[test]
+fn a_socket_that_is_not_ours_is_left_alone() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let socket = folder.path().join("gate.sock");
+    let listen = format!("unix:{}", socket.display());
+    std::fs::write(&socket, "somebody's").unwrap();
+    let mut command = tollgate(folder.path());
+    command.args(["serve", "--listen", &listen]);
+    let refused = finish(command, b"");
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "somebody's");
+    std::fs::remove_file(&socket).unwrap();
+    let mut daemon = Daemon::start_in(folder, &["--listen", &listen]);
+    daemon.until("the socket is there", || socket.exists());
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "somebody's").unwrap();
+    daemon.stop();
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "somebody's");
+}
+
+#[test]
+fn pipes_that_close_early_and_files_that_are_none_are_no_trouble() {
+    let daemon = Daemon::start();
+    for _ in 0..50 {
+        daemon.call("system.time", &daemon.admin(), "{}");
+    }
+    let bin = env!("CARGO_BIN_EXE_tollgate");
+    for line in ["ledger export", "ledger tail --follow", "ledger tail -n 100"] {
+        let mut shell = std::process::Command::new("bash");
+        let script =
+            format!("set -o pipefail; {bin} {line} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}");
+        shell.args(["-c", &script]).current_dir(daemon.folder.path());
+        if line.contains("follow") {
+            // It notices when there is something more to say.
+            let daemon = &daemon;
+            let ended = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !ended.load(std::sync::atomic::Ordering::SeqCst) {
+                        daemon.call("system.time", &daemon.admin(), "{}");
+                    }
+                });
+                let ran = finish(shell, b"");
+                ended.store(true, std::sync::atomic::Ordering::SeqCst);
+                assert_eq!((ran.out.as_str(), ran.err.as_str()), ("0\n", ""), "{line}");
+            });
+        } else {
+            let ran = finish(shell, b"");
+            assert_eq!((ran.out.as_str(), ran.err.as_str()), ("0\n", ""), "{line}");
+        }
+    }
+    let trace = daemon.cli(&["agent", "--tool", "system.time", "--record-trace", "/dev/full"]);
+    assert_eq!(trace.code, 3, "{}", trace.err);
+}
+
+#[test]
 fn a_stop_refuses_new_work_and_leaves_nothing_behind() {
     let mut daemon = Daemon::start();
     let key = daemon.admin();

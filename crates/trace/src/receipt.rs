@@ -70,7 +70,7 @@ impl Receipt {
                 .map(|e| e.cost_effect)
                 .max()
                 .unwrap_or(CostEffect::None),
-            duration_ms: entries.iter().map(|entry| entry.duration_ms).sum(),
+            duration_ms: entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.duration_ms)),
             first: entries.iter().min_by_key(|entry| entry.seq).map(|entry| entry.ts.clone()),
             last: entries.iter().max_by_key(|entry| entry.seq).map(|entry| entry.ts.clone()),
             tools,

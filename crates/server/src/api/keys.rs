@@ -141,6 +141,8 @@ struct Made {
     key: Shown,
     /// Its text. Keep it now.
     secret: String,
+    /// Is it the key that asked?
+    own: bool,
 }
 
 /// All keys.
@@ -215,8 +217,8 @@ fn shown(record: KeyRecord, last_used: Option<i64>, now_ms: i64) -> Shown {
     }
 }
 
-fn made(record: KeyRecord, secret: &Secret, now_ms: i64) -> Made {
-    Made { key: shown(record, None, now_ms), secret: secret.expose().to_owned() }
+fn made(record: KeyRecord, secret: &Secret, own: bool, now_ms: i64) -> Made {
+    Made { key: shown(record, None, now_ms), secret: secret.expose().to_owned(), own }
 }
 
 /// The key that a path names.
@@ -261,7 +263,7 @@ async fn create(ask: Ask<Nothing, Json<NewKey>>) -> Result<Reply<Made>, Failed> 
     };
     let by = ask.principal.key().map(|key| key.id);
     let (record, secret) = ask.app.gate.create_key(by, spec).await?;
-    Ok(Reply::created(made(record, &secret, now)))
+    Ok(Reply::created(made(record, &secret, false, now)))
 }
 
 /// The longest that a key can be made for: a hundred years.
@@ -289,7 +291,7 @@ async fn rotate(ask: Ask<Nothing, Json<Rotation>>) -> Result<Reply<Made>, Failed
     }
     let by = ask.principal.key().map(|key| key.id);
     let (record, secret) = ask.app.gate.rotate_key(by, wanted, grace * 1000).await?;
-    Ok(Reply::ok(made(record, &secret, ask.app.gate.clock().now_ms())))
+    Ok(Reply::ok(made(record, &secret, by == Some(wanted), ask.app.gate.clock().now_ms())))
 }
 
 async fn mint(ask: Ask<Nothing, Json<NewToken>>) -> Result<Reply<Made>, Failed> {
@@ -302,5 +304,5 @@ async fn mint(ask: Ask<Nothing, Json<NewToken>>) -> Result<Reply<Made>, Failed> 
         lives_ms: seconds.saturating_mul(1000),
     };
     let (record, secret) = ask.app.gate.mint_token(&ask.principal, spec).await?;
-    Ok(Reply::created(made(record, &secret, ask.app.gate.clock().now_ms())))
+    Ok(Reply::created(made(record, &secret, false, ask.app.gate.clock().now_ms())))
 }

@@ -8,6 +8,7 @@ use std::{
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tollgate_gate::check_keys;
 use tollgate_ledger::Reader;
 
 use crate::{
@@ -129,14 +130,18 @@ fn key_file(name: &'static str, file: &Path, needed: bool) -> Check {
 }
 
 fn ledger(data: &Path) -> Check {
-    let looked = Reader::of_folder(data).and_then(|reader| reader.verify(None));
+    let looked = Reader::of_folder(data).and_then(|reader| {
+        let verified = reader.verify(None)?;
+        let keys = if verified.broken.is_none() { check_keys(&reader)? } else { Vec::new() };
+        Ok((verified, keys))
+    });
     match looked {
-        Ok(verified) if verified.broken.is_none() => {
+        Ok((verified, keys)) if verified.broken.is_none() && keys.is_empty() => {
             Check::good("ledger", format!("{} events hang together", verified.events))
         }
         Ok(_) => Check::bad(
             "ledger",
-            "the chain is broken",
+            "it was changed",
             "`tollgate ledger verify` says where; keep a copy of the data folder first",
         ),
         Err(error) => Check::bad("ledger", error.to_string(), "see above"),

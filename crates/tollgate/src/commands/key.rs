@@ -16,7 +16,7 @@ use crate::{
     exit::Exit,
     output::{Failure, Output},
     part::Part,
-    place::GateArgs,
+    place::{ADMIN_KEY, GateArgs},
     source,
 };
 
@@ -86,7 +86,11 @@ fn rotate(args: &KeyRotateArgs, output: &Output) -> Result<Exit, Failure> {
         let body = json!({"graceSeconds": grace.unwrap_or(0)});
         client.post(&format!("/v1/keys/{id}/rotate"), &body).await
     })?;
-    shown(made, args.out.as_deref(), output)
+    // The folder's own key goes on working in the folder.
+    let own_file = args.gate.data.folder()?.join(ADMIN_KEY);
+    let is_own = *made.part("own") == true && args.gate.named_key()?.is_none() && own_file.exists();
+    let keep = args.out.clone().or_else(|| is_own.then_some(own_file));
+    shown(made, keep.as_deref(), output)
 }
 
 fn token(args: &KeyTokenArgs, output: &Output) -> Result<Exit, Failure> {

@@ -1,19 +1,19 @@
 //! `tollgate ledger`: the record itself, read from the data folder whether the gate runs or not.
 
 use std::{
-    io::{self, BufWriter, Write as _},
+    io::{self, BufWriter, Write},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tollgate_contract::{Quoted, text::Clean};
-use tollgate_gate::rfc3339;
+use tollgate_gate::{check_keys, rfc3339};
 use tollgate_ledger::{Broken, Head, LedgerError, Reader, StoredEvent, Verified};
 
 use crate::{
     cli::{LedgerCommand, LedgerTailArgs},
     exit::Exit,
-    output::{Failure, Output, write_out},
+    output::{Failure, Output, is_read},
     part::Part,
     place::DataArgs,
 };
@@ -22,9 +22,20 @@ pub(crate) fn run(command: &LedgerCommand, output: &Output) -> Result<Exit, Fail
     match command {
         LedgerCommand::Verify(args) => {
             let earlier = args.head.as_deref().map(head).transpose()?;
-            let verified = open(&args.data)?.verify(earlier).map_err(failed)?;
-            let written = output.success(&verified, || told(&verified, earlier));
-            Ok(if verified.broken.is_some() { Exit::Failed } else { written })
+            let reader = open(&args.data)?;
+            let verified = reader.verify(earlier).map_err(failed)?;
+            // A chain that cannot be read to its end says nothing about the keys.
+            let keys = match verified.broken {
+                None => check_keys(&reader).map_err(failed)?,
+                Some(_) => Vec::new(),
+            };
+            let mut data = json!(verified);
+            if let Some(data) = data.as_object_mut() {
+                data.insert("keys".to_owned(), json!(keys));
+            }
+            let written = output.success(&data, || told(&verified, &keys, earlier));
+            let is_sound = verified.broken.is_none() && keys.is_empty();
+            Ok(if is_sound { written } else { Exit::Failed })
         }
         LedgerCommand::Head(args) => {
             let head = open(&args.data)?.head().map_err(failed)?;
@@ -33,14 +44,40 @@ pub(crate) fn run(command: &LedgerCommand, output: &Output) -> Result<Exit, Fail
         LedgerCommand::Tail(args) => tail(args, output),
         LedgerCommand::Export(args) => {
             let reader = open(&args.data)?;
-            let out = BufWriter::new(io::stdout().lock());
-            match reader.export(out) {
+            let mut out = Pipe { out: io::stdout().lock(), is_closed: false };
+            match reader.export(BufWriter::new(&mut out)) {
                 Ok(_) => Ok(Exit::Ok),
                 // Whoever read it has enough: `tollgate ledger export | head`.
-                Err(LedgerError::Event(problem)) if problem.contains("Broken pipe") => Ok(Exit::Ok),
+                Err(_) if out.is_closed => Ok(Exit::Ok),
                 Err(error) => Err(failed(error)),
             }
         }
+    }
+}
+
+/// The standard output, and whether its reader has gone.
+struct Pipe<W> {
+    out: W,
+    is_closed: bool,
+}
+
+impl<W: Write> Pipe<W> {
+    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.is_closed |=
+            result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl<W: Write> Write for Pipe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        self.note(flushed)
     }
 }
 
@@ -63,7 +100,7 @@ fn head(text: &str) -> Result<Head, Failure> {
     Head::parse(seq, hash).ok_or_else(wrong)
 }
 
-fn told(verified: &Verified, earlier: Option<Head>) -> String {
+fn told(verified: &Verified, keys: &[String], earlier: Option<Head>) -> String {
     let broken = match &verified.broken {
         None => {
             let also = match earlier {
@@ -72,10 +109,19 @@ fn told(verified: &Verified, earlier: Option<Head>) -> String {
                 }
                 None => String::new(),
             };
-            return format!(
-                "✓ {} events hang together.{also}\n  head {}:{}\n",
+            let mut text = format!(
+                "✓ {} events hang together.{also}
+  head {}:{}
+",
                 verified.events, verified.head.seq, verified.head.hash
             );
+            for problem in keys {
+                text.push_str(&format!(
+                    "✗ {problem}; somebody changed the database.
+"
+                ));
+            }
+            return text;
         }
         Some(Broken::Gap { expected, found }) => {
             format!("event {expected} is missing; the next that is there is {found}")
@@ -88,7 +134,9 @@ fn told(verified: &Verified, earlier: Option<Head>) -> String {
         Some(Broken::Rewritten { seq }) => {
             format!("event {seq} is not the one that was seen earlier; the ledger was written anew")
         }
-        Some(other) => format!("{other:?}"),
+        Some(Broken::Unreadable { after, message }) => {
+            format!("nothing behind event {after} can be read: {}", Clean::new(message))
+        }
     };
     format!(
         "✗ {broken}.\n  {} events before it hang together. Keep a copy of the data folder before anything else.\n",
@@ -111,7 +159,7 @@ fn tail(args: &LedgerTailArgs, output: &Output) -> Result<Exit, Failure> {
     loop {
         for event in &events {
             let text = if output.is_json() { format!("{}\n", json!(event)) } else { line(event) };
-            if write_out(text.as_bytes()) != Exit::Ok || io::stdout().flush().is_err() {
+            if !is_read(text.as_bytes()) {
                 return Ok(Exit::Ok);
             }
             at = event.seq;
@@ -126,8 +174,9 @@ fn tail(args: &LedgerTailArgs, output: &Output) -> Result<Exit, Failure> {
 /// One event on one line.
 fn line(event: &StoredEvent) -> String {
     let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();
-    let what =
-        ["outputSummary", "name", "version"].iter().find_map(|field| payload.part(field).as_str());
+    let what = ["outputSummary", "change", "version"]
+        .iter()
+        .find_map(|field| payload.part(field).as_str());
     let code = payload.part("error").part("code").as_str();
     let subject = event.subject.tool.as_deref().unwrap_or_default();
     let more = Clean::new(code.or(what).unwrap_or_default());

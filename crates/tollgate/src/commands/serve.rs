@@ -25,7 +25,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (config, file) = Config::find(args.config.as_deref())?;
-    log(&config);
+    let _logging = log(&config);
     let data = args.data.data.clone().unwrap_or_else(|| config.data());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::bad_input(format!("cannot start: {error}")))?;
@@ -53,13 +53,18 @@ async fn serve(
             .push(Listening::bind(address, config.daemon.trusted_proxy).await.map_err(refused)?);
     }
     let urls: Vec<String> = listening.iter().map(Listening::url).collect();
-    let gate = gate(ledger, &config, data)?;
+    let gate = gate(ledger, &config, data, args.new_secret)?;
     gate.record_start(env!("CARGO_PKG_VERSION"), &config.recorded(&urls)).map_err(Failure::new)?;
     let admin = gate.ensure_admin(args.new_admin_key).await.map_err(Failure::new)?;
     let key_file = data.join(ADMIN_KEY);
     if let Some((_, secret)) = &admin {
         secret_file::write(&key_file, format!("{}\n", secret.expose()).as_bytes())
             .map_err(|error| Failure::bad_input(format!("cannot keep the admin key: {error}")))?;
+    }
+    if admin.is_none() && !key_file.exists() {
+        tracing::warn!(
+            "the admin key is not in the data folder; commands need TOLLGATE_API_KEY, or a start with --new-admin-key"
+        );
     }
     for (key, policy) in gate.missing_policies() {
         tracing::warn!(key, policy, "a key names a policy that is not there; it may do nothing");
@@ -105,11 +110,16 @@ fn addresses(args: &ServeArgs, config: &Config) -> Result<Vec<Address>, Failure>
     said.iter().map(parse).collect()
 }
 
-fn gate(ledger: Ledger, config: &Config, data: &Path) -> Result<Gate, Failure> {
+fn gate(
+    ledger: Ledger,
+    config: &Config,
+    data: &Path,
+    accept_new_secret: bool,
+) -> Result<Gate, Failure> {
     let packs = tollgate_tools::pack(Packs::new()).and_then(Packs::build);
     let registry =
         packs.map_err(|violations| Failure::manifest("the built-in manifest", &violations))?;
-    let mut settings = Settings::new(data);
+    let mut settings = Settings { accept_new_secret, ..Settings::new(data) };
     if let Some(timeout) = config.call_timeout() {
         settings.call_timeout = timeout;
     }
@@ -222,20 +232,23 @@ impl Signals {
     }
 }
 
-/// Starts writing log lines to the standard error.
-fn log(config: &Config) {
+/// Starts writing log lines to the standard error. A reader that stops reading loses lines; it does not stop
+/// the gate.
+fn log(config: &Config) -> tracing_appender::non_blocking::WorkerGuard {
     let level = match config.daemon.log_level.unwrap_or(LogLevel::Info) {
         LogLevel::Error => tracing::Level::ERROR,
         LogLevel::Warn => tracing::Level::WARN,
         LogLevel::Info => tracing::Level::INFO,
         LogLevel::Debug => tracing::Level::DEBUG,
     };
+    let (writer, logging) = tracing_appender::non_blocking(std::io::stderr());
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_ansi(wants_colour(&std::io::stderr()))
-        .with_writer(std::io::stderr);
+        .with_writer(writer);
     match config.daemon.log.unwrap_or(LogFormat::Text) {
         LogFormat::Text => lines.with_target(false).init(),
         LogFormat::Json => lines.json().init(),
     }
+    logging
 }

@@ -123,8 +123,10 @@ pub struct Gate {
 
 pub(crate) struct Inner {
     pub(crate) registry: Registry,
-    pub(crate) ledger: Ledger,
+    /// They close before the ledger does: whoever closes last moves the log into the database, and those
+    /// who only read cannot.
     pub(crate) readers: Mutex<Vec<Reader>>,
+    pub(crate) ledger: Ledger,
     pub(crate) keys: RwLock<KeyRing>,
     pub(crate) policies: RwLock<Arc<PolicySet>>,
     pub(crate) budget: Arc<dyn Budget>,

@@ -76,8 +76,9 @@ impl Default for Settings {
 
 /// What every handler has.
 pub(crate) struct App {
-    pub(crate) gate: Gate,
+    /// They close before the gate does, as everything that reads the ledger.
     pub(crate) queries: Queries,
+    pub(crate) gate: Gate,
     pub(crate) settings: Arc<Settings>,
     pub(crate) since: Instant,
     /// The last event that is stored.

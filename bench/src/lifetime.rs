@@ -56,7 +56,11 @@ impl Starts {
     }
 
     fn row(&self, table: &mut Table, name: &str, target_ms: f64) {
-        table.row([
+        table.row(self.cells(name, target_ms));
+    }
+
+    fn cells(&self, name: &str, target_ms: f64) -> [String; 7] {
+        [
             name.to_owned(),
             short(median(&self.health)),
             short(quantile(self.health.clone(), 1.0)),
@@ -64,7 +68,7 @@ impl Starts {
             short(quantile(self.call.clone(), 1.0)),
             format!("< {target_ms:.0}"),
             short(quantile(self.health.clone(), 1.0) / target_ms),
-        ]);
+        ]
     }
 }
 
@@ -140,31 +144,78 @@ pub(crate) fn restarts() -> Result<(), Box<dyn Error>> {
         size("tollgate.db") / 1_000_000,
         size("queries.db") / 1_000_000
     );
-    let mut table = Table::new(START_HEAD);
-    let mut log_left = 0;
-    // Without the file of the queries last: what was begun of it then is not the whole of it.
-    for with_queries in [true, false] {
-        let (mut clean, mut killed) = (Starts::default(), Starts::default());
-        for _ in 0..RESTARTS {
-            let prepare = || if with_queries { Ok(()) } else { remove(&queries) };
-            prepare()?;
-            let server = clean.take(&data)?;
-            leave_log(&server, &data)?;
-            server.kill()?;
-            log_left = size("tollgate.db-wal");
-            if log_left == 0 {
-                return Err("a killed daemon left no log behind".into());
+    let cases =
+        [(End::Stopped, true), (End::Killed, true), (End::Stopped, false), (End::Killed, false)];
+    let mut taken = cases.map(|_| (Starts::default(), Vec::new()));
+    for _ in 0..RESTARTS {
+        for ((end, with_queries), (starts, logs)) in cases.into_iter().zip(&mut taken) {
+            // Every case begins with a ledger that is all in its database, so that none inherits the
+            // log of the one before.
+            drop(Ledger::open(&data, Sync::Process)?);
+            leave_behind(&data, end)?;
+            if !with_queries {
+                remove(&queries)?;
             }
-            prepare()?;
-            killed.take(&data)?.stop()?;
+            logs.push(size("tollgate.db-wal") as f64 / 1e6);
+            let server = starts.take(&data)?;
+            server.stop()?;
+            if !with_queries {
+                // The next case needs the whole of it again.
+                catch_up(&data)?;
+            }
         }
+    }
+    let mut table = Table::new([
+        "ms from its start",
+        "log before, MB",
+        "most",
+        "health",
+        "worst",
+        "call",
+        "worst",
+        "target",
+        "worst / target",
+    ]);
+    for ((end, with_queries), (starts, logs)) in cases.into_iter().zip(&taken) {
+        let end = if end == End::Stopped { "stopped" } else { "killed" };
         let file = if with_queries { "queries.db there" } else { "queries.db deleted" };
-        clean.row(&mut table, &format!("stopped, {file}"), 1000.0);
-        killed.row(&mut table, &format!("killed, {file}"), 1000.0);
+        let [name, rest @ ..] = starts.cells(&format!("{end}, {file}"), 1000.0);
+        let log = [short(median(logs)), short(quantile(logs.clone(), 1.0))];
+        let mut row = vec![name];
+        row.extend(log.into_iter().chain(rest));
+        table.row_of(row);
     }
     table.print();
-    println!("\n  the log that the last killed daemon left: {:.1} MB", log_left as f64 / 1e6);
     Ok(())
+}
+
+/// How a daemon ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Stopped,
+    Killed,
+}
+
+/// Lets a daemon serve calls for a moment and end like this.
+fn leave_behind(data: &Path, end: End) -> Result<(), Box<dyn Error>> {
+    let server = Server::tollgate(data)?;
+    let target = server.target(call(&key(data)?));
+    crate::serving::load::saturate(&target, Duration::from_millis(700), || ())?;
+    match end {
+        End::Stopped => server.stop(),
+        End::Killed => server.kill(),
+    }
+}
+
+/// Makes the file of the queries whole.
+fn catch_up(data: &Path) -> Result<(), Box<dyn Error>> {
+    let ledger = Ledger::open(data, Sync::Process)?;
+    let queries = ledger.queries()?;
+    if queries.wait_for(ledger.head().seq, Duration::from_secs(600)) {
+        Ok(())
+    } else {
+        Err("the queries did not catch up".into())
+    }
 }
 
 /// Makes so many events, and the file that queries are answered from.
@@ -197,18 +248,10 @@ fn fill(data: &Path) -> Result<(), Box<dyn Error>> {
         acknowledged.recv()??;
     }
     println!("  events made in {:.1} s", start.elapsed().as_secs_f64());
+    drop(ledger);
     let start = Instant::now();
-    if !ledger.queries()?.wait_for(EVENTS_BEHIND, Duration::from_secs(600)) {
-        return Err("the queries did not catch up".into());
-    }
+    catch_up(data)?;
     println!("  queries.db made from them in {:.1} s", start.elapsed().as_secs_f64());
-    Ok(())
-}
-
-/// Makes calls, so that there is something in the log when the daemon is killed.
-fn leave_log(server: &Server, data: &Path) -> Result<(), Box<dyn Error>> {
-    let target = server.target(call(&key(data)?));
-    crate::serving::load::saturate(&target, Duration::from_millis(700), || ())?;
     Ok(())
 }
 

@@ -125,6 +125,11 @@ impl Table {
         self.rows.push(cells.to_vec());
     }
 
+    /// A row whose number of cells is only known when it runs.
+    pub(crate) fn row_of(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
     /// A line of its own between rows.
     pub(crate) fn heading(&mut self, text: &str) {
         self.rows.push(vec![text.to_owned()]);

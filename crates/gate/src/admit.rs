@@ -19,7 +19,7 @@ use tollgate_contract::{
     },
     event::Event,
     id::{ApprovalId, CallId, KeyId, RunId},
-    text::Clean,
+    text::{Clean, is_plain},
 };
 use tollgate_policy::{Layers, Request, check_approval, check_input, check_policy, check_trade};
 
@@ -411,9 +411,9 @@ pub fn check_call(call: &Call) -> Result<(), Error> {
     for (what, text) in [("scope", &call.scope), ("session", &call.session)] {
         let Some(text) = text else { continue };
         let length = text.chars().count();
-        if !(1..=LONGEST_LABEL).contains(&length) || text.chars().any(char::is_control) {
+        if !(1..=LONGEST_LABEL).contains(&length) || !text.chars().all(is_plain) {
             let problem = format!(
-                "`{what}` has 1 to {LONGEST_LABEL} characters, none of them a control character"
+                "`{what}` has 1 to {LONGEST_LABEL} characters, none that a terminal would act on"
             );
             return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
         }

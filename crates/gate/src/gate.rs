@@ -368,8 +368,11 @@ impl Inner {
         let mut batch = Batch::default();
         for kept in left {
             let space = RUNNING;
-            if let Ok(call) = serde_json::from_slice::<RunningCall>(&kept.value) {
-                batch.events.push(call.unknown(self.clock.now_ms())?);
+            match serde_json::from_slice::<RunningCall>(&kept.value) {
+                Ok(call) => batch.events.push(call.unknown(self.clock.now_ms())?),
+                Err(error) => {
+                    tracing::error!(%error, "a call that was interrupted cannot be told by name")
+                }
             }
             batch.beside.push(Beside::Delete { space, key: kept.key });
         }

@@ -32,7 +32,7 @@ use crate::{
     listen::{self, Listening},
     openapi,
     reply::{Failed, REQUEST_ID},
-    request::{Transport, principal, refuse},
+    request::{Transport, decoded, principal, refuse},
 };
 
 /// How long the answers to cancelled calls may take.
@@ -251,7 +251,8 @@ fn checked(app: &App, request: Request, failed: Failed) -> Response {
 }
 
 async fn not_found(State(app): State<Arc<App>>, request: Request) -> Response {
-    let path = NotFound::new("path", request.uri().path());
+    // As it is meant, so that a secret in it has the form of one.
+    let path = NotFound::new("path", decoded(request.uri().path()));
     checked(&app, request, Error::from(path).into())
 }
 

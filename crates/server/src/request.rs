@@ -57,14 +57,39 @@ pub(crate) fn is_from_elsewhere(transport: Transport) -> bool {
 }
 
 fn check_uri(uri: &Uri) -> Result<(), Error> {
-    let text = uri.path_and_query().map_or("", |all| all.as_str());
-    let holds_key = ["tg_key_", "tg_tok_"].iter().any(|prefix| text.contains(prefix));
+    // All of it, as a proxy or a log would write it, and as it is meant.
+    let text = uri.to_string();
+    let decoded = decoded(&text);
+    let prefixes = ["tg_key_", "tg_tok_"];
+    let holds_key = prefixes.iter().any(|prefix| text.contains(prefix) || decoded.contains(prefix));
     if holds_key {
         return Err(refuse(
             "a key in a URL ends up in logs; send it as `Authorization: Bearer …`, and rotate this one",
         ));
     }
     Ok(())
+}
+
+/// A path or query without its percent signs, for looking at.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = (*first == b'%').then(|| after.split_at_checked(2)).flatten();
+        let byte = digits
+            .and_then(|(digits, _)| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match (byte, digits) {
+            (Some(byte), Some((_, after))) => {
+                bytes.push(byte);
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A page of another site that resolves its own name to this machine sends that name.

@@ -78,4 +78,7 @@ fn a_key_is_taken_from_one_bearer_header_and_nowhere_else() {
     assert!(bearer(&twice).is_err());
     assert!(check_uri(&"/v1/events?key=tg_key_abcdef".parse().unwrap()).is_err());
     assert!(check_uri(&"/v1/events?kind=a".parse().unwrap()).is_ok());
+    assert!(check_uri(&"/%74g_key_abcdef".parse().unwrap()).is_err());
+    assert!(check_uri(&"http://tg_key_abcdef@localhost/health".parse().unwrap()).is_err());
+    assert_eq!(decoded("/a%20b%zz%4"), "/a b%zz%4");
 }

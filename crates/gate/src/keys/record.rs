@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_contract::{
-    Error, KeyScope, Urgency, error::InvalidRequest, id::KeyId, redact::redact_text, text::Clean,
+    Error, KeyScope, Urgency,
+    error::InvalidRequest,
+    id::KeyId,
+    redact::redact_text,
+    text::{Clean, is_plain},
 };
 use tollgate_policy::Policy;
 
@@ -193,8 +197,8 @@ pub(crate) fn label(what: &str, text: &str) -> Result<(), Error> {
     if text.chars().count() > LONGEST_NAME {
         return refuse(&format!("is longer than {LONGEST_NAME} characters"));
     }
-    if text.chars().any(char::is_control) {
-        return refuse("has control characters");
+    if !text.chars().all(is_plain) {
+        return refuse("has characters that a terminal or a page would act on");
     }
     if redact_text(text) != text {
         return refuse("looks like a secret; names are shown and recorded");

@@ -23,9 +23,9 @@ struct Which {
     /// Only of this key.
     #[serde(default)]
     key: Option<String>,
-    /// Only with this outcome: `running`, `completed`, `failed`, `denied` or `unknown`.
+    /// Only with this outcome.
     #[serde(default)]
-    outcome: Option<String>,
+    outcome: Option<Outcome>,
     /// Only before this event; for the next page, the `seq` of the last call of this one.
     #[serde(default)]
     before: Option<u64>,
@@ -33,6 +33,34 @@ struct Which {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u64>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    /// It runs.
+    Running,
+    /// It gave a result.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was refused.
+    Denied,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Calls, the newest first.
@@ -137,7 +165,7 @@ async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<Calls>, Failed> {
     let query = CallQuery {
         tool: wanted.tool,
         key_id: wanted.key,
-        outcome: wanted.outcome,
+        outcome: wanted.outcome.map(|outcome| outcome.word().to_owned()),
         before: wanted.before,
         limit,
     };

@@ -33,6 +33,7 @@ use crate::{
     outcome::{CallFailure, ToolCallResult, WrittenVerdict},
     record::About,
     registry::Tool,
+    repeat::Repeat,
 };
 
 /// A call that has arrived, and what is known of it so far.
@@ -59,8 +60,8 @@ pub(crate) struct Ready {
 /// What admission came to, where it did not refuse.
 enum Admission {
     Ready(Box<Ready>),
-    /// The call has run before, and this is what came of it.
-    Known(Memory, Box<Ended>, InputHash),
+    /// The call has run before.
+    Known(Box<Repeat>),
 }
 
 impl Arrived {
@@ -91,7 +92,7 @@ impl Arrived {
         self.tell(Event::RunStarted, || json!({"mode": mode}));
         match self.admit().await {
             Err(error) => Err(self.refuse(&error).await),
-            Ok(Admission::Known(memory, ended, hash)) => self.known(memory, *ended, hash).await,
+            Ok(Admission::Known(repeat)) => self.repeat(*repeat).await,
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
                     self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
@@ -125,7 +126,9 @@ impl Arrived {
             Claimed::Nothing => None,
             Claimed::Turn(claim, turn) => Some((*claim, turn)),
             Claimed::Known(memory, ended) => {
-                return Ok(Admission::Known(memory, ended, input_hash));
+                let tool = tool.contract.name.clone();
+                let repeat = Repeat { tool, input_hash, memory, ended: *ended };
+                return Ok(Admission::Known(Box::new(repeat)));
             }
         };
         check_trade(&tool.contract, &self.call.input, &layers, &mut self.explain)?;
@@ -302,7 +305,7 @@ impl Arrived {
     }
 
     /// Records a refusal and answers with it.
-    async fn refuse(&mut self, error: &Error) -> Box<CallFailure> {
+    pub(crate) async fn refuse(&mut self, error: &Error) -> Box<CallFailure> {
         let explain = std::mem::take(&mut self.explain);
         // Only what a step decided has a verdict; a request that cannot be read has none.
         let decided = explain.decided_by().is_some_and(|last| last.outcome() != Outcome::Pass);
@@ -329,59 +332,6 @@ impl Arrived {
         tracing::debug!(call = %self.about.call_id, code = %failure.code(), operator = %failure.operator, "refused");
         self.tell(Event::RunFailed, || json!({"error": failure.error, "verdict": failure.verdict}));
         Box::new(failure)
-    }
-
-    /// Tells again what came of a call that ran before. That somebody asked for it is recorded.
-    async fn known(
-        &mut self,
-        memory: Memory,
-        ended: Ended,
-        input_hash: InputHash,
-    ) -> Result<ToolCallResult, Box<CallFailure>> {
-        let event = self.about.repeated(self.gate.clock.now_ms(), memory.call, &ended);
-        let recorded = match event {
-            Ok(event) => self.gate.append(vec![event]).await.map(drop),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = recorded {
-            return Err(self.refuse(&error.into()).await);
-        }
-        let tool = self.about.tool.as_ref().map(|tool| tool.name.clone());
-        self.gate.metrics.count(tool.as_ref().map(|name| name.as_str()), "replayed", "");
-        match (ended, tool) {
-            (Ended::Output { output, verdict, duration_ms }, Some(tool)) => {
-                let result = ToolCallResult {
-                    run_id: memory.run,
-                    call_id: memory.call,
-                    tool,
-                    input_hash,
-                    output,
-                    replayed: true,
-                    duration_ms,
-                    verdict,
-                };
-                self.tell(Event::RunCompleted, || json!({"result": result}));
-                Ok(result)
-            }
-            (Ended::Output { verdict, .. }, None) | (Ended::Failed { verdict, .. }, None) => {
-                let error = unknown_executor(&self.call.tool);
-                let failure = CallFailure::new(memory.run, memory.call, &error);
-                Err(Box::new(CallFailure { verdict: Some(verdict), ..failure }))
-            }
-            (Ended::Failed { error, verdict }, Some(_)) => {
-                self.tell(Event::RunFailed, || json!({"error": error, "verdict": verdict}));
-                Err(Box::new(CallFailure {
-                    run_id: memory.run,
-                    call_id: memory.call,
-                    input_hash: Some(input_hash),
-                    operator: error.message.clone(),
-                    error,
-                    verdict: Some(verdict),
-                    started: true,
-                    replayed: true,
-                }))
-            }
-        }
     }
 
     /// Tells the observer, if there is one.

@@ -17,6 +17,7 @@ mod metrics;
 mod outcome;
 mod record;
 mod registry;
+mod repeat;
 mod run;
 mod seal;
 pub mod secret_file;

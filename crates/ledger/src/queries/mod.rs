@@ -85,7 +85,7 @@ impl Default for CallQuery {
 }
 
 /// A call, as its events tell it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRow {
     /// The call.

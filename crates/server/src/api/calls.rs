@@ -67,78 +67,14 @@ impl Outcome {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Calls {
     /// The calls.
-    calls: Vec<Row>,
-}
-
-/// One call.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "CallRow")]
-struct Row {
-    /// The call.
-    call_id: String,
-    /// The run.
-    run_id: Option<String>,
-    /// The tool.
-    tool: Option<String>,
-    /// The key that called.
-    key_id: Option<String>,
-    /// The session.
-    session: Option<String>,
-    /// Its first event.
-    seq: u64,
-    /// Its last event.
-    ended_seq: Option<u64>,
-    /// When it started, in milliseconds since 1970.
-    started_ms: i64,
-    /// When it ended.
-    ended_ms: Option<i64>,
-    /// `running`, `completed`, `failed`, `denied` or `unknown`.
-    outcome: String,
-    /// The error code.
-    code: Option<String>,
-    /// How long it took.
-    duration_ms: Option<i64>,
-}
-
-impl From<CallRow> for Row {
-    fn from(row: CallRow) -> Self {
-        let CallRow {
-            call_id,
-            run_id,
-            tool,
-            key_id,
-            session,
-            seq,
-            ended_seq,
-            started_ms,
-            ended_ms,
-            outcome,
-            code,
-            duration_ms,
-        } = row;
-        Self {
-            call_id,
-            run_id,
-            tool,
-            key_id,
-            session,
-            seq,
-            ended_seq,
-            started_ms,
-            ended_ms,
-            outcome,
-            code,
-            duration_ms,
-        }
-    }
+    calls: Vec<CallRow>,
 }
 
 /// One call, with everything that is recorded of it.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Whole {
     /// The call.
-    call: Row,
+    call: CallRow,
     /// Its events, with the verdict and every step of it.
     events: Vec<Value>,
 }
@@ -171,7 +107,7 @@ async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<Calls>, Failed> {
     };
     let app = ask.app;
     let calls = blocking(move || app.queries.calls(&query)).await?;
-    Ok(Reply::ok(Calls { calls: calls.into_iter().map(Row::from).collect() }))
+    Ok(Reply::ok(Calls { calls }))
 }
 
 async fn get(ask: Ask<Nothing, Nothing>) -> Result<Reply<Whole>, Failed> {
@@ -193,5 +129,5 @@ async fn get(ask: Ask<Nothing, Nothing>) -> Result<Reply<Whole>, Failed> {
     events.dedup_by_key(|event: &mut StoredEvent| event.seq);
     let events =
         events.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect();
-    Ok(Reply::ok(Whole { call: Row::from(call), events }))
+    Ok(Reply::ok(Whole { call, events }))
 }

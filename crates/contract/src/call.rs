@@ -117,6 +117,8 @@ pub struct KeyFacts {
     pub owner: String,
     /// What it is for.
     pub scopes: Vec<KeyScope>,
+    /// Which of its texts was presented: a key that is made anew has another.
+    pub generation: u32,
 }
 
 /// One call, as a door hands it to the gate.

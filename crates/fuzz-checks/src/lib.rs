@@ -109,6 +109,7 @@ fn check_decisions(set: &PolicySet) {
             name: "fuzz".to_owned(),
             owner: "fuzz".to_owned(),
             scopes: vec![KeyScope::Call],
+            generation: 1,
         }),
     };
     for name in set.names() {

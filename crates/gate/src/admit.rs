@@ -14,8 +14,8 @@ use tollgate_contract::{
     Call, Caller, Decision, Error, Explain, Facts, Identity, InputHash, Layer, Mode, Outcome,
     Quoted, Retry, Step, Verdict,
     error::{
-        ApprovalDenied, Cancelled, Conflict, Internal, InvalidRequest, OutcomeUnknown,
-        PermissionDenied, Timeout, ToolNotCallable,
+        ApprovalDenied, Cancelled, Conflict, Internal, InvalidApiKey, InvalidRequest,
+        OutcomeUnknown, PermissionDenied, Timeout, ToolNotCallable,
     },
     event::Event,
     id::{ApprovalId, CallId, KeyId, RunId},
@@ -54,7 +54,7 @@ pub(crate) struct Ready {
     pub(crate) input_hash: InputHash,
     pub(crate) verdict: WrittenVerdict,
     pub(crate) held: Held,
-    pub(crate) claim: Option<(Claim, Turn)>,
+    pub(crate) claim: Option<(Claim, Arc<Turn>)>,
 }
 
 /// What admission came to, where it did not refuse.
@@ -93,6 +93,10 @@ impl Arrived {
         match self.admit().await {
             Err(error) => Err(self.refuse(&error).await),
             Ok(Admission::Known(repeat)) => self.repeat(*repeat).await,
+            Ok(Admission::Ready(ready)) if self.cancelled.is_cancelled() => {
+                self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
+                Err(self.refuse(&Cancelled::new(ready.tool.contract.name.clone()).into()).await)
+            }
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
                     self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
@@ -110,6 +114,10 @@ impl Arrived {
         check_call(&self.call)?;
         let principal = self.principal();
         self.about.key = principal.key().cloned();
+        if self.about.key.is_none() {
+            // What somebody unknown sends is not kept.
+            (self.about.scope, self.about.session) = (None, None);
+        }
         self.about.agent = principal.record().map(|record| record.name.clone());
         let caller = Caller { identity: principal.identity(), ..self.call.caller.clone() };
         let layers = self.layers(&principal);
@@ -124,7 +132,7 @@ impl Arrived {
         let account = principal.record().map(|record| record.parent.unwrap_or(record.key_id));
         let claim = match self.claim(&tool, account).await? {
             Claimed::Nothing => None,
-            Claimed::Turn(claim, turn) => Some((*claim, turn)),
+            Claimed::Turn(claim, turn) => Some((*claim, Arc::new(turn))),
             Claimed::Known(memory, ended) => {
                 let tool = tool.contract.name.clone();
                 let repeat = Repeat { tool, input_hash, memory, ended: *ended };
@@ -150,7 +158,9 @@ impl Arrived {
         match &self.call.caller.identity {
             Identity::Anonymous => Principal::ANONYMOUS,
             Identity::Invalid(why) => Principal::invalid(*why),
-            Identity::Key(facts) => keys.by_id(facts.id, self.gate.clock.now_ms()),
+            Identity::Key(facts) => {
+                keys.by_id(facts.id, facts.generation, self.gate.clock.now_ms())
+            }
         }
     }
 
@@ -198,6 +208,10 @@ impl Arrived {
         let name = &tool.contract.name;
         let claim = Claim::new(&self.gate.seal, caller, name, text, &self.call.input)?;
         let turn = self.turn(tool, claim.name).await?;
+        // It may have taken its time, and the key may have been withdrawn.
+        if let Identity::Invalid(why) = self.principal().identity() {
+            return Err(InvalidApiKey::new(why).into());
+        }
         let now = self.gate.clock.now_ms();
         let kept = self
             .gate

@@ -310,6 +310,8 @@ impl Inner {
     }
 
     fn note(&self, failed: Option<&LedgerError>) {
+        // What is too large is refused for itself; the ledger is well.
+        let failed = failed.filter(|error| !matches!(error, LedgerError::TooLarge { .. }));
         if let Some(error) = failed {
             self.metrics.ledger_failures.inc();
             if !self.degraded.swap(true, Ordering::Relaxed) {

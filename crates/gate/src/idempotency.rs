@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tollgate_contract::{
     Error, ToolName, canonical,
-    error::{ErrorObject, InvalidRequest},
+    error::{Conflict, ErrorObject, InvalidRequest},
     id::{CallId, KeyId, RunId},
     text::Clean,
 };
@@ -26,6 +26,9 @@ pub(crate) const SPACE: &str = "idempotency";
 
 /// How long a result is kept.
 pub(crate) const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The most bytes of a result that are kept.
+const LARGEST_KEPT: usize = 8 * 1024 * 1024;
 
 /// The longest key that a caller may choose.
 const LONGEST: usize = 255;
@@ -98,7 +101,14 @@ impl Claim {
         ended: &Ended,
         now_ms: i64,
     ) -> Result<Beside, Error> {
-        let bytes = serde_json::to_vec(ended).unwrap_or_default();
+        let mut bytes = serde_json::to_vec(ended).unwrap_or_default();
+        if bytes.len() > LARGEST_KEPT {
+            let problem = "the first call was completed, and its result was too large to be kept";
+            let error = Error::from(Conflict::new(Clean::already(problem.to_owned()))).object(None);
+            let (Ended::Output { verdict, .. } | Ended::Failed { verdict, .. }) = ended;
+            let too_large = Ended::Failed { error, verdict: verdict.clone() };
+            bytes = serde_json::to_vec(&too_large).unwrap_or_default();
+        }
         let sealed = seal.seal(&self.name.0, &bytes)?;
         Ok(self.put(&Memory { call, run, input: self.input, ended: Some(sealed) }, now_ms))
     }

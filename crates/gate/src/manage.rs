@@ -23,6 +23,13 @@ use crate::{
     keys::{KeyRecord, KeySpec, KeyText, PolicyRef, Role, SecretHash, TokenSpec, digest, label},
 };
 
+/// The most tokens of one key that live at a time.
+const MOST_TOKENS: usize = 1000;
+/// The most agents, and identities, that one key may claim.
+const MOST_CLAIMS: usize = 100;
+/// The most bytes of a policy that is written out.
+const LARGEST_POLICY: usize = 16 * 1024;
+
 /// Held while one change is made.
 type Turn = tokio::sync::OwnedMutexGuard<()>;
 
@@ -30,11 +37,16 @@ impl Gate {
     /// Makes a key. This is the only moment at which it can be seen.
     pub async fn create_key(
         &self,
-        by: Option<KeyId>,
+        by: Option<&Principal>,
         spec: KeySpec,
     ) -> Result<(KeyRecord, Secret), Error> {
         label("name", &spec.name)?;
         label("owner", &spec.owner)?;
+        if spec.claims.agents.len().max(spec.claims.identities.len()) > MOST_CLAIMS {
+            return Err(refuse(format!(
+                "a key claims at most {MOST_CLAIMS} agents and identities"
+            )));
+        }
         for claimed in spec.claims.agents.iter().chain(&spec.claims.identities) {
             label("claim", claimed)?;
         }
@@ -65,6 +77,7 @@ impl Gate {
             secrets: vec![hash],
         };
         let turn = self.turn().await;
+        let by = self.who_may_make(by)?;
         self.store(turn, Event::KeyCreated, by, record.clone()).await?;
         Ok((record, secret))
     }
@@ -88,11 +101,12 @@ impl Gate {
     /// made with it.
     pub async fn rotate_key(
         &self,
-        by: Option<KeyId>,
+        by: Option<&Principal>,
         id: KeyId,
         grace_ms: i64,
     ) -> Result<(KeyRecord, Secret), Error> {
         let turn = self.turn().await;
+        let by = self.who_may_make(by)?;
         let mut record = self.active_key(id)?;
         if record.parent.is_some() {
             return Err(refuse("a token is not made anew; make another".to_owned()));
@@ -111,8 +125,9 @@ impl Gate {
     }
 
     /// Withdraws a key, and with it every token that was made from it.
-    pub async fn revoke_key(&self, by: Option<KeyId>, id: KeyId) -> Result<KeyRecord, Error> {
+    pub async fn revoke_key(&self, by: Option<&Principal>, id: KeyId) -> Result<KeyRecord, Error> {
         let turn = self.turn().await;
+        let by = self.who_may_change(by)?;
         let mut record = self.key(id)?;
         let now = self.inner.clock.now_ms();
         if record.revoked_ms.is_some() {
@@ -163,7 +178,7 @@ impl Gate {
         }
         let now = self.inner.clock.now_ms();
         let end = now + spec.lives_ms;
-        let (secret, hash) = new_secret(KeyText::Token, key.generation)?;
+        let (secret, hash) = new_secret(KeyText::Token, principal.generation())?;
         let record = KeyRecord {
             key_id: self.new_id()?,
             name: key.name.clone(),
@@ -180,6 +195,15 @@ impl Gate {
             secrets: vec![hash],
         };
         let turn = self.turn().await;
+        self.again(principal).require_key()?;
+        let of_key = |(token, _): &(KeyRecord, Option<i64>)| {
+            token.parent == Some(key.key_id) && token.is_active(now)
+        };
+        if self.keys().iter().filter(|entry| of_key(entry)).count() >= MOST_TOKENS {
+            let problem =
+                format!("this key has {MOST_TOKENS} tokens that live; wait until some have ended");
+            return Err(Conflict::new(Clean::already(problem)).into());
+        }
         self.store(turn, Event::KeyCreated, Some(key.key_id), record.clone()).await?;
         Ok((record, secret))
     }
@@ -270,7 +294,13 @@ impl Gate {
     }
 
     fn require_policy(&self, policy: &PolicyRef) -> Result<(), Error> {
-        let PolicyRef::Named(name) = policy else { return Ok(()) };
+        let PolicyRef::Named(name) = policy else {
+            let size = serde_json::to_vec(policy).map_or(usize::MAX, |written| written.len());
+            if size > LARGEST_POLICY {
+                return Err(refuse(format!("a policy has at most {LARGEST_POLICY} bytes")));
+            }
+            return Ok(());
+        };
         let policies = self.inner.policies();
         if policies.named(name).is_some() {
             return Ok(());
@@ -328,6 +358,27 @@ impl Gate {
             Ok(())
         })
         .await
+    }
+
+    /// The caller as it counts now: a request may have waited while its key was withdrawn.
+    pub fn again(&self, principal: &Principal) -> Principal {
+        let now = self.inner.clock.now_ms();
+        self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).again(principal, now)
+    }
+
+    /// Passes if whoever asks may change keys at this moment. The gate itself may.
+    fn who_may_change(&self, by: Option<&Principal>) -> Result<Option<KeyId>, Error> {
+        let Some(by) = by else { return Ok(None) };
+        Ok(Some(self.again(by).require(KeyScope::Admin)?.key_id))
+    }
+
+    /// Passes if whoever asks may make keys. A token may not: it would outlive itself.
+    fn who_may_make(&self, by: Option<&Principal>) -> Result<Option<KeyId>, Error> {
+        let id = self.who_may_change(by)?;
+        if by.is_some_and(|by| !by.has_long_lived_key()) {
+            return Err(refuse("a key is made with a key, not with a token".to_owned()));
+        }
+        Ok(id)
     }
 
     /// Waits until no other change is being made.

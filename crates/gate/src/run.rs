@@ -130,9 +130,18 @@ impl Arrived {
         }
         work.abort();
         // It is over when it is over: nobody may run it again before.
-        match work.await {
-            Ok(done) => done,
-            Err(_) => Err(stopped(why)),
+        match tokio::time::timeout(TIDY_UP, &mut work).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err(stopped(why)),
+            Err(_) => {
+                // It blocks its thread. Its caller is answered; its name stays taken until it ends.
+                let turn = ready.claim.as_ref().map(|(_, turn)| Arc::clone(turn));
+                tokio::spawn(async move {
+                    let _ = work.await;
+                    drop(turn);
+                });
+                Err(stopped(why))
+            }
         }
     }
 }

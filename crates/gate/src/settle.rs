@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tollgate_contract::{Error, SideEffect, error::OutcomeUnknown, event::Event, redact::redacted};
+use tollgate_contract::{
+    Error, ErrorCode, SideEffect, error::OutcomeUnknown, event::Event, redact::redacted,
+};
 use tollgate_ledger::{Batch, LedgerError};
 
 use crate::{
@@ -121,7 +123,11 @@ impl Arrived {
         };
         batch.events.push(event);
         // What is not known is not remembered as an end: whoever asks again is told just that.
-        if let Some((claim, _)) = ready.claim.as_ref().filter(|_| !unknown) {
+        // Nor is a call that was stopped and changed nothing: it may be made again.
+        let was_stopped = ran.ended.as_ref().is_err_and(|failure| {
+            matches!(failure.error.code(), ErrorCode::Timeout | ErrorCode::Cancelled)
+        });
+        if let Some((claim, _)) = ready.claim.as_ref().filter(|_| !unknown && !was_stopped) {
             let ids = (self.about.call_id, self.about.run_id);
             batch.beside.push(claim.ended(&self.gate.seal, ids, &ran.remembered(), now)?);
         }

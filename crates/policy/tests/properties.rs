@@ -172,6 +172,7 @@ fn callers() -> impl Strategy<Value = Caller> {
             name: "k".to_owned(),
             owner: "o".to_owned(),
             scopes,
+            generation: 1,
         })
     };
     let identity = prop_oneof![

@@ -97,6 +97,7 @@ impl CallerCase {
                 name: "test".to_owned(),
                 owner: "test".to_owned(),
                 scopes: scopes.clone(),
+                generation: 1,
             }),
         };
         Caller { surface: self.surface, mode: self.mode, identity }

@@ -304,6 +304,9 @@ where
     let query = query(&parts)?;
     let bytes = if has_body { read(&app, body).await? } else { Bytes::new() };
     let body = B::read(&bytes)?;
+    // The body may have taken its time.
+    let principal = app.gate.again(&principal);
+    admit(access, &principal, transport)?;
     Ok(Ask { app, principal, path, query, body, headers: parts.headers })
 }
 

@@ -65,7 +65,9 @@ impl Principal {
         match &self.0 {
             Who::Anonymous => Identity::Anonymous,
             Who::Invalid(why) => Identity::Invalid(*why),
-            Who::Key(held, _) => Identity::Key(held.facts.as_ref().clone()),
+            Who::Key(held, generation) => {
+                Identity::Key(KeyFacts { generation: *generation, ..held.facts.as_ref().clone() })
+            }
         }
     }
 
@@ -159,11 +161,23 @@ impl KeyRing {
         }
     }
 
-    /// The caller whose key has this id, as it counts now.
-    pub(crate) fn by_id(&self, id: KeyId, now_ms: i64) -> Principal {
+    /// The caller who presented this text of the key with this id, as it counts now.
+    pub(crate) fn by_id(&self, id: KeyId, generation: u32, now_ms: i64) -> Principal {
         match self.by_id.get(&id) {
-            Some(held) => self.principal(held, held.record.generation, now_ms),
+            // A text that was replaced meanwhile does not count, although its key does.
+            Some(held) if !held.record.has_generation(generation, now_ms) => {
+                Principal(Who::Invalid(InvalidKey::Revoked))
+            }
+            Some(held) => self.principal(held, generation, now_ms),
             None => Principal(Who::Invalid(InvalidKey::Unknown)),
+        }
+    }
+
+    /// The same caller, as it counts now.
+    pub(crate) fn again(&self, principal: &Principal, now_ms: i64) -> Principal {
+        match &principal.0 {
+            Who::Key(held, generation) => self.by_id(held.record.key_id, *generation, now_ms),
+            _ => principal.clone(),
         }
     }
 
@@ -211,6 +225,7 @@ impl KeyRing {
             name: record.name.clone(),
             owner: record.owner.clone(),
             scopes: record.scopes.clone(),
+            generation: record.generation,
         });
         let server = Layers::of_server(policies.server.clone());
         let layers = match record.parent {

@@ -1,6 +1,6 @@
 //! The events of the ledger: some of them, or all as they come, from wherever a reader stopped.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::{
     http::Method,
@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_contract::{Error, KeyScope, Quoted, error::Internal};
+use tollgate_gate::Principal;
 use tollgate_ledger::{EventQuery, Head, LedgerError, StoredEvent};
 
 use crate::{
@@ -24,6 +25,9 @@ use crate::{
     reply::{Failed, Reply},
     request::refuse,
 };
+
+/// How often it is checked that a reader's key still counts.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How many events are read from the ledger at a time.
 const AT_A_TIME: u64 = 256;
@@ -158,6 +162,7 @@ fn time(text: &str) -> Result<i64, Error> {
 /// One reader's place in the ledger. It is read as far as the reader reads, and no further.
 struct Following {
     app: Arc<App>,
+    principal: Principal,
     at: u64,
     kind: Option<String>,
     tool: Option<String>,
@@ -188,6 +193,7 @@ fn streamed(ask: Ask<Which, Nothing>) -> Result<Response, Failed> {
     app.streams.inc();
     let now = app.gate.ledger().head().seq;
     let following = Following {
+        principal: ask.principal,
         at: last.or(ask.query.after).unwrap_or(now),
         kind: ask.query.kind,
         tool: ask.query.tool,
@@ -203,12 +209,15 @@ fn streamed(ask: Ask<Which, Nothing>) -> Result<Response, Failed> {
 }
 
 impl Following {
-    /// The next event; `None` when the server stops or cannot read.
+    /// The next event; `None` when the server stops or cannot read, or the reader may not read any more.
     async fn next(&mut self) -> Option<StoredEvent> {
         let mut head = self.app.head.clone();
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
+            }
+            if self.app.gate.again(&self.principal).require(KeyScope::Read).is_err() {
+                return None;
             }
             let stopping = self.app.stopping.clone();
             let behind = *head.borrow_and_update() > self.at;
@@ -216,6 +225,8 @@ impl Following {
                 tokio::select! {
                     changed = head.changed() => changed.ok()?,
                     () = stopping.cancelled() => return None,
+                    // Even if nothing happens, whoever reads is looked at from time to time.
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
                 }
                 continue;
             }

@@ -261,8 +261,7 @@ async fn create(ask: Ask<Nothing, Json<NewKey>>) -> Result<Reply<Made>, Failed> 
         expires_ms,
         name: usual.name,
     };
-    let by = ask.principal.key().map(|key| key.id);
-    let (record, secret) = ask.app.gate.create_key(by, spec).await?;
+    let (record, secret) = ask.app.gate.create_key(Some(&ask.principal), spec).await?;
     Ok(Reply::created(made(record, &secret, false, now)))
 }
 
@@ -278,8 +277,7 @@ fn expiry(now_ms: i64, seconds: i64) -> Result<i64, Error> {
 
 async fn revoke(ask: Ask<Nothing, Nothing>) -> Result<Reply<Shown>, Failed> {
     let wanted = id(&ask)?;
-    let by = ask.principal.key().map(|key| key.id);
-    let record = ask.app.gate.revoke_key(by, wanted).await?;
+    let record = ask.app.gate.revoke_key(Some(&ask.principal), wanted).await?;
     Ok(Reply::ok(shown(record, None, ask.app.gate.clock().now_ms())))
 }
 
@@ -289,9 +287,10 @@ async fn rotate(ask: Ask<Nothing, Json<Rotation>>) -> Result<Reply<Made>, Failed
     if !(0..=86400).contains(&grace) {
         return Err(refuse("`graceSeconds` is from 0 to 86400").into());
     }
-    let by = ask.principal.key().map(|key| key.id);
+    let by = Some(&ask.principal);
+    let own = ask.principal.key().map(|key| key.id) == Some(wanted);
     let (record, secret) = ask.app.gate.rotate_key(by, wanted, grace * 1000).await?;
-    Ok(Reply::ok(made(record, &secret, by == Some(wanted), ask.app.gate.clock().now_ms())))
+    Ok(Reply::ok(made(record, &secret, own, ask.app.gate.clock().now_ms())))
 }
 
 async fn mint(ask: Ask<Nothing, Json<NewToken>>) -> Result<Reply<Made>, Failed> {

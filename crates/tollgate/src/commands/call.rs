@@ -35,6 +35,12 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
     let path = client::tool_path(&args.tool, "call");
     let key = args.idempotency_key.as_deref();
     let result = client::wait(client.post_once(&path, &body, key))?;
+    if !result.part("callId").is_string() {
+        return Err(Failure::interrupted(
+            &args.gate.address()?,
+            "it does not answer as a gate does",
+        ));
+    }
     let written = output.success(&result, || {
         let steps = if args.explain { steps(result.part("verdict")) } else { String::new() };
         format!("{steps}{}\n", for_terminal(&format!("{:#}", result.part("output"))))
@@ -47,16 +53,21 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
 
 /// One line about a call that was let through.
 pub(super) fn done(result: &Value) -> String {
-    let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
+    let text = |name: &str| Clean::new(result.word(name));
     let again = if *result.part("replayed") == true { ", recorded earlier" } else { "" };
-    format!("✓ {} in {} ms{again} ({})", text("tool"), result.part("durationMs"), text("callId"))
+    format!(
+        "✓ {} in {} ms{again} ({})",
+        text("tool"),
+        result.part("durationMs").as_u64().unwrap_or(0),
+        text("callId")
+    )
 }
 
 /// The steps of a decision.
 fn steps(verdict: &Value) -> String {
     let mut text = String::new();
     for step in verdict.part("explain").as_array().into_iter().flatten() {
-        let word = |name: &str| step[name].as_str().unwrap_or_default();
+        let word = |name: &str| step.word(name);
         let mark = match word("outcome") {
             "pass" => "✓",
             "ask" => "?",

@@ -138,6 +138,7 @@ impl KeySpec {
                     name: name.clone(),
                     owner: "local".to_owned(),
                     scopes: self.scopes,
+                    generation: 1,
                 })
             }
         };

@@ -430,32 +430,51 @@ fn record_hash(kept: &[u8]) -> String {
 /// Holds the keys that are kept beside the chain against the events that made them so, and tells every
 /// difference. Somebody who can write the database could give himself a key; the chain would not show it.
 pub fn check_keys(reader: &Reader) -> Result<Vec<String>, LedgerError> {
-    let mut recorded: BTreeMap<String, String> = BTreeMap::new();
+    reader.at_once(|reader| {
+        let mut told = told_keys(reader)?;
+        let mut problems = Vec::new();
+        for kept in reader.kept_all(KEYS)? {
+            let id = String::from_utf8_lossy(&kept.key).into_owned();
+            match told.remove(&id) {
+                None => problems.push(format!("{id} is in use and was never made")),
+                Some(told) if told.record != record_hash(&kept.value) => {
+                    problems.push(format!("{id} is not what its last event says"));
+                }
+                Some(told) if told.is_long_lived && kept.expires_ms.is_some() => {
+                    problems.push(format!("{id} would be forgotten"));
+                }
+                Some(_) => {}
+            }
+        }
+        // Tokens are forgotten when they are over; keys never are.
+        let gone = told.into_iter().filter(|(_, told)| told.is_long_lived);
+        problems.extend(gone.map(|(id, _)| format!("{id} was made and is gone")));
+        Ok(problems)
+    })
+}
+
+/// What the last event about a key says.
+struct ToldKey {
+    record: String,
+    is_long_lived: bool,
+}
+
+fn told_keys(reader: &Reader) -> Result<BTreeMap<String, ToldKey>, LedgerError> {
+    let mut told = BTreeMap::new();
     let mut at = 0;
     loop {
         let events = reader.tail(at, 1000)?;
-        let Some(last) = events.last() else { break };
+        let Some(last) = events.last() else { return Ok(told) };
         at = last.seq;
         for event in events.iter().filter(|event| event.kind.starts_with("key_")) {
             let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();
             let word = |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
             if let (Some(id), Some(record)) = (word("keyId"), word("record")) {
-                recorded.insert(id, record);
+                let is_long_lived = word("parent").is_none();
+                told.insert(id, ToldKey { record, is_long_lived });
             }
         }
     }
-    let mut problems = Vec::new();
-    for kept in reader.kept_all(KEYS)? {
-        let id = String::from_utf8_lossy(&kept.key).into_owned();
-        match recorded.get(&id) {
-            None => problems.push(format!("{id} is in use and was never made")),
-            Some(record) if *record != record_hash(&kept.value) => {
-                problems.push(format!("{id} is not what its last event says"));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(problems)
 }
 
 fn new_secret(kind: KeyText, generation: u32) -> Result<(Secret, SecretHash), Error> {

@@ -94,10 +94,22 @@ fn packs(world: &World) -> Packs {
         .effects(SideEffect::None, CostEffect::None)
         .build()
         .unwrap();
+    let slowly = Declaration::<Line, Value>::new("demo.slow", "Takes a moment.")
+        .permissions([Permission::READ])
+        .behaviours(Behaviours::NONE)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap();
     let (one, again, slow) = (world.clone(), world.clone(), world.clone());
     let (fails, panics) = (world.clone(), world.clone());
     Packs::new()
         .add(echo, async |input: Line, _| Ok(json!({"said": input.text})))
+        .add(slowly, async |_: Line, context| {
+            if context.time_left() < Duration::from_secs(1) {
+                std::future::pending::<()>().await;
+            }
+            Ok(Value::Null)
+        })
         .add_reading(broken, |input: Line, _| {
             assert!(input.text.is_empty(), "a mistake");
             Ok(Value::Null)
@@ -162,7 +174,11 @@ fn open(
 ) -> Gate {
     let ledger = Ledger::open(folder, Sync::Process).unwrap();
     let registry = packs(world).build().unwrap();
-    let settings = Settings { cancel_grace: Duration::from_millis(20), ..Settings::new(folder) };
+    let settings = Settings {
+        cancel_grace: Duration::from_millis(20),
+        call_timeout: Duration::from_secs(10),
+        ..Settings::new(folder)
+    };
     let clock: Arc<dyn Clock> = Arc::clone(clock) as _;
     Gate::open(change(Parts { clock, ..Parts::new(ledger, registry, settings) })).unwrap()
 }
@@ -406,6 +422,36 @@ async fn a_token_that_was_renewed_is_the_same_caller() {
         assert!(fixture.call(call).await.unwrap().replayed);
     }
     assert_eq!(fixture.world.times(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_was_stopped_and_changed_nothing_may_be_made_again() {
+    let fixture = Fixture::new().await;
+    let never = Some(Duration::ZERO);
+    let options = CallOptions { timeout: never, ..CallOptions::default() };
+    let call = || fixture.keyed("demo.slow", "k", "a");
+    let ended = fixture.gate.call(call(), options).await;
+    assert_eq!(code(&ended), ErrorCode::Timeout);
+    assert!(!fixture.call(call()).await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn keys_and_rows_are_compared_at_one_moment() {
+    let fixture = Fixture::new().await;
+    let minting = {
+        let (gate, key) = (fixture.gate.clone(), Secret::new(fixture.key.expose().to_owned()));
+        tokio::spawn(async move {
+            let principal = gate.identify(Some(&key));
+            for _ in 0..200 {
+                gate.mint_token(&principal, TokenSpec::default()).await.unwrap();
+            }
+        })
+    };
+    while !minting.is_finished() {
+        let problems = fixture.gate.read(tollgate_gate::check_keys).unwrap();
+        assert_eq!(problems, Vec::<String>::new());
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -46,6 +46,11 @@ impl Folder {
         database(&self.path)
     }
 
+    /// The file whose lock says who has the folder.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.path.join(LOCK)
+    }
+
     /// The database's write-ahead log.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join("tollgate.db-wal")

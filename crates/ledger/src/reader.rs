@@ -42,6 +42,17 @@ impl Reader {
         self.select(&sql, bounded(after), limit)
     }
 
+    /// Reads several things as they are at one moment, whatever is written meanwhile.
+    pub fn at_once<T>(
+        &self,
+        read: impl FnOnce(&Self) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let moment = self.connection.unchecked_transaction()?;
+        let found = read(self)?;
+        moment.rollback()?;
+        Ok(found)
+    }
+
     /// The events before `before`, or all of them, newest first, at most `limit` of them.
     pub fn newest(&self, before: Option<u64>, limit: u64) -> Result<Vec<StoredEvent>, LedgerError> {
         let Some(last) = before.unwrap_or(u64::MAX).checked_sub(1) else { return Ok(Vec::new()) };

@@ -84,7 +84,8 @@ impl Writer {
         let file = folder.database();
         let log = folder.log();
         let connection = prepared(&file, sync)?;
-        let place = Place::of(&file)?;
+        let mut place = Place::of(folder);
+        place.check()?;
         let shared = Arc::new(Shared {
             head: Mutex::new(reader::sound_head(&connection)?),
             listeners: Mutex::default(),
@@ -167,41 +168,47 @@ impl Drop for Writer {
     }
 }
 
-/// Which file the database is. A file that was removed or replaced can still be written to, and nobody would
-/// ever find what was written.
+/// Which files the ledger is. A file that was removed or replaced can still be written to, and nobody would ever
+/// find what was written; without the lock file another process could take the folder.
 struct Place {
-    file: PathBuf,
-    #[cfg(unix)]
-    id: (u64, u64),
+    files: Vec<(PathBuf, Option<FileId>)>,
 }
 
+/// Device and number of a file.
+type FileId = (u64, u64);
+
 impl Place {
-    fn of(file: &Path) -> Result<Self, LedgerError> {
-        #[cfg(unix)]
-        let id = Self::id(file).map_err(|error| LedgerError::unusable(file, error))?;
-        Ok(Self {
-            file: file.to_owned(),
-            #[cfg(unix)]
-            id,
-        })
+    fn of(folder: &Folder) -> Self {
+        let files = [folder.database(), folder.lock(), folder.log()];
+        Self { files: files.into_iter().map(|file| (file, None)).collect() }
     }
 
-    #[cfg(unix)]
-    fn id(file: &Path) -> std::io::Result<(u64, u64)> {
-        use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(file).map(|found| (found.dev(), found.ino()))
-    }
-
-    /// Passes if the file is still where it was.
-    fn check(&self) -> Result<(), LedgerError> {
-        #[cfg(unix)]
-        if Self::id(&self.file).ok() != Some(self.id) {
-            let file = self.file.display();
-            let problem = format!("`{file}` was removed or replaced while it was in use");
-            return Err(LedgerError::Database(problem));
+    /// Passes if every file that was there is still where it was. The log comes with the first commit.
+    fn check(&mut self) -> Result<(), LedgerError> {
+        for (file, known) in &mut self.files {
+            let found = file_id(file);
+            if known.is_some() && *known != found {
+                let file = file.display();
+                let problem = format!(
+                    "`{file}` was removed or replaced while it was in use; restart the gate"
+                );
+                return Err(LedgerError::Database(problem));
+            }
+            *known = found;
         }
         Ok(())
     }
+}
+
+#[cfg(unix)]
+fn file_id(file: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn file_id(_: &Path) -> Option<FileId> {
+    None
 }
 
 /// The writer's connection.

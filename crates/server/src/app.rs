@@ -190,7 +190,8 @@ fn whole(endpoints: &[Endpoint], app: &Arc<App>) -> Router {
 /// Tells a browser that pages of an allowed origin may use the gate. Other pages are told nothing, and are
 /// refused besides.
 async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut origins = request.headers().get_all(header::ORIGIN).iter();
+    let origin = origins.next().filter(|_| origins.next().is_none()).cloned();
     let is_allowed = |origin: &HeaderValue| {
         app.settings.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
     };
@@ -198,6 +199,11 @@ async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next)
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if is_preflight {
+        let (parts, _) = request.into_parts();
+        let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Unix);
+        if let Err(error) = principal(&parts, transport, &app.gate, &app.settings) {
+            return Failed::from(error).response(app.request_id());
+        }
         let allowed = [
             (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
             (
@@ -211,7 +217,7 @@ async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next)
         next.run(request).await
     };
     let shown = HeaderValue::from_static(
-        "x-request-id, retry-after, idempotency-replayed, x-tollgate-call-id",
+        "x-request-id, retry-after, idempotency-replayed, x-tollgate-call-id, x-tollgate-run-id",
     );
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -171,7 +171,11 @@ async fn unix(path: &Path) -> io::Result<Listening> {
     // A socket that a killed process left behind answers nobody, and only such a one is removed.
     let is_socket = std::fs::symlink_metadata(path)
         .is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()));
-    if is_socket && UnixStream::connect(path).await.is_err() {
+    let is_dead = is_socket
+        && UnixStream::connect(path)
+            .await
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_dead {
         std::fs::remove_file(path)?;
     }
     if std::fs::symlink_metadata(path).is_ok() {
@@ -179,8 +183,8 @@ async fn unix(path: &Path) -> io::Result<Listening> {
     }
     // Made in a folder that is its owner's alone, closed to others, and only then given its place.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let private = parent.unwrap_or(Path::new(".")).join(format!(".{name}.{}", std::process::id()));
+    // A short name: the path of a socket has little room.
+    let private = parent.unwrap_or(Path::new(".")).join(format!(".{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&private);
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -195,7 +199,11 @@ fn socket_in(private: &Path, path: &Path) -> io::Result<Listening> {
     let listener = UnixListener::bind(&new)?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&new, mode)?;
-    std::fs::rename(&new, path)?;
+    // A link fails where something is; a rename would replace it.
+    std::fs::hard_link(&new, path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::ErrorKind::AddrInUse.into(),
+        _ => error,
+    })?;
     Ok(Listening(Socket::Unix(listener, SocketFile::new(path))))
 }
 

@@ -17,17 +17,30 @@ pub(crate) struct Client {
     key: Option<Secret>,
 }
 
+/// How long a gate may say nothing. Calls may take long; streams are kept alive.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Most bytes of one answer.
 const LARGEST: usize = 256 * 1024 * 1024;
 
 impl Client {
     /// The gate that the command line means, asked with this key.
     pub(crate) fn new(args: &GateArgs, key: Option<Secret>) -> Result<Self, Failure> {
+        Self::with_patience(args, key, PATIENCE)
+    }
+
+    /// The same, for whoever waits no longer than `patience` for a sign of life.
+    pub(crate) fn with_patience(
+        args: &GateArgs,
+        key: Option<Secret>,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
         let address = args.address()?;
         // A proxy of the environment would see the key.
         let mut http = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(Duration::from_secs(5))
+            .read_timeout(patience)
             .redirect(reqwest::redirect::Policy::none());
         let base = match address.strip_prefix("unix:") {
             Some(path) => {

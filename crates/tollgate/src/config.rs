@@ -89,6 +89,12 @@ impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
         let config: Self = PolicySet::parse_among(text)?;
         config.policies().check_names()?;
+        for origin in &config.daemon.allowed_origins {
+            if !is_origin(origin) {
+                let problem = "is an origin as a browser sends it, such as https://ops.example or http://localhost:3000";
+                return Err(PolicyError::of("daemon.allowed_origins", problem));
+            }
+        }
         Ok(config)
     }
 
@@ -168,6 +174,13 @@ impl Config {
     }
 }
 
+/// Is this an origin as a browser sends it: a scheme, one host, perhaps a port, and nothing else?
+fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+    host.is_some_and(|host| !host.is_empty() && host.chars().all(is_plain))
+}
+
 /// What `tollgate init` writes.
 pub(crate) const COMMENTED: &str = include_str!("tollgate.toml");
 
@@ -208,5 +221,11 @@ mod tests {
         let error = Config::parse("[deamon]\n").unwrap_err();
         assert_eq!(error.suggestion(), Some("daemon"));
         assert!(Config::parse("[policies.readonly]\n").is_err());
+        for origin in ["*", "https://*.example", "https://a.example/", "null", "", "a.example"] {
+            let text = format!("[daemon]\nallowed_origins = [\"{origin}\"]\n");
+            assert!(Config::parse(&text).is_err(), "{origin}");
+        }
+        let text = "[daemon]\nallowed_origins = [\"http://localhost:3000\"]\n";
+        assert!(Config::parse(text).is_ok());
     }
 }

@@ -11,7 +11,7 @@ use tollgate_ledger::is_taken;
 
 use crate::{
     config::{Config, USUAL_LISTEN},
-    output::Failure,
+    output::{Failure, note},
 };
 
 /// The file in the data folder that says where the gate listens.
@@ -98,10 +98,22 @@ impl GateArgs {
         }
         let folder = self.data.folder()?;
         match &self.url {
-            Some(url) if !own_addresses(&folder).contains(url) => Ok(None),
+            Some(url) if !own_addresses(&folder).iter().any(|own| plain(own) == plain(url)) => {
+                if folder.join(file).exists() {
+                    note(
+                        "! the key of the data folder is sent to its own gate alone; name one for this URL",
+                    );
+                }
+                Ok(None)
+            }
             _ => read_key(&folder.join(file)),
         }
     }
+}
+
+/// An address without what makes no difference.
+fn plain(address: &str) -> String {
+    address.trim_end_matches('/').replacen("//localhost:", "//127.0.0.1:", 1)
 }
 
 /// Where the gate of this folder listens, if it runs.

@@ -710,6 +710,105 @@ fn the_key_of_a_dead_gate_is_sent_to_nobody() {
     assert_eq!(met.kind(), std::io::ErrorKind::WouldBlock);
 }
 
+/// A request whose body is held back.
+fn half_sent(
+    daemon: &Daemon,
+    method: &str,
+    path: &str,
+    key: &str,
+    body: &str,
+) -> std::net::TcpStream {
+    let mut stream = daemon.connect();
+    let (first, _) = body.split_at(2);
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{first}",
+        body.len()
+    )
+    .unwrap();
+    stream
+}
+
+/// The rest of it, and the status that it gets.
+fn finished(mut stream: std::net::TcpStream, body: &str) -> String {
+    let (_, rest) = body.split_at(2);
+    stream.write_all(rest.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_request_that_took_its_time_counts_for_what_its_key_is_when_it_is_done() {
+    let daemon = Daemon::start();
+    let (id, evil) = daemon.new_key(&json!({"name": "evil", "role": "admin"}));
+    let admin_id = daemon.get("/v1/keys", Some(&daemon.admin())).json()["keys"][0]["id"].clone();
+    let make = "{\"name\":\"backdoor\",\"role\":\"admin\"}";
+    let rotate = format!("/v1/keys/{}/rotate", admin_id.as_str().unwrap());
+    let call = "{\"input\":{}}";
+    let waiting = [
+        (half_sent(&daemon, "POST", "/v1/keys", &evil, make), make),
+        (half_sent(&daemon, "POST", &rotate, &evil, "{  }"), "{  }"),
+        (half_sent(&daemon, "POST", "/v1/tokens", &evil, "{  }"), "{  }"),
+        (half_sent(&daemon, "POST", "/v1/tools/system.time/call", &evil, call), call),
+    ];
+    let bearer = format!("Bearer {}", daemon.admin());
+    let gone =
+        daemon.request("DELETE", &format!("/v1/keys/{id}"), &[("Authorization", &bearer)], "");
+    assert_eq!(gone.status, 200);
+    for (stream, body) in waiting {
+        assert_eq!(finished(stream, body), "401", "{body}");
+    }
+    // A text that was replaced counts as little as a key that was withdrawn.
+    let (id, old) = daemon.new_key(&json!({"name": "agent"}));
+    let stream = half_sent(&daemon, "POST", "/v1/tools/system.time/call", &old, call);
+    let rotated = daemon.post(&format!("/v1/keys/{id}/rotate"), Some(&daemon.admin()), "{}");
+    assert_eq!(rotated.status, 200);
+    assert_eq!(finished(stream, call), "401");
+    assert_eq!(
+        daemon.call("system.time", rotated.json()["secret"].as_str().unwrap(), "{}").status,
+        200
+    );
+}
+
+#[test]
+fn a_stream_of_events_ends_with_the_key_that_opened_it() {
+    let daemon = Daemon::start();
+    let (id, reader) = daemon.new_key(&json!({"name": "reader", "role": "reader"}));
+    let token = daemon.post("/v1/tokens", Some(&reader), "{\"expiresInSeconds\":1}").json();
+    let open = |key: &str| {
+        let mut stream = daemon.connect();
+        write!(stream, "GET /v1/events?stream=true HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n").unwrap();
+        let mut piece = [0; 64];
+        assert!(stream.read(&mut piece).unwrap() > 0);
+        stream
+    };
+    let mut streams = vec![open(token["secret"].as_str().unwrap()), open(&reader)];
+    let bearer = format!("Bearer {}", daemon.admin());
+    daemon.request("DELETE", &format!("/v1/keys/{id}"), &[("Authorization", &bearer)], "");
+    for stream in &mut streams {
+        let mut rest = String::new();
+        // It ends; a stream that goes on would wait until the test gives up.
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(!rest.contains("call_"), "{rest}");
+    }
+}
+
+#[test]
+fn a_token_makes_no_keys_and_a_key_not_too_many_tokens() {
+    let daemon = Daemon::start();
+    let admin = daemon.admin();
+    let token = daemon.post("/v1/tokens", Some(&admin), "{}").json();
+    let token = token["secret"].as_str().unwrap();
+    let made = daemon.post("/v1/keys", Some(token), "{\"name\":\"n\",\"role\":\"admin\"}");
+    assert_eq!(made.code(), "INVALID_REQUEST", "{made:?}");
+    let many: Vec<String> = (0..2000).map(|number| format!("tool:a.b{number}")).collect();
+    let large = json!({"policy": {"deny": many}}).to_string();
+    assert!(daemon.post("/v1/tokens", Some(&admin), &large).message().contains("bytes"));
+    let claims = json!({"name": "n", "agents": vec!["a"; 101]}).to_string();
+    assert_eq!(daemon.post("/v1/keys", Some(&admin), &claims).code(), "INVALID_REQUEST");
+}
+
 #[test]
 fn the_keys_of_a_folder_go_to_its_own_gate_alone() {
     let daemon = Daemon::start();
@@ -753,6 +852,13 @@ fn a_gate_whose_database_is_taken_away_lets_nothing_through() {
     std::fs::rename(&away, &db).unwrap();
     assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
     assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
+    for file in ["tollgate.lock", "tollgate.db-wal"] {
+        let (here, away) = (daemon.data().join(file), daemon.data().join("away"));
+        std::fs::rename(&here, &away).unwrap();
+        assert_eq!(daemon.call("system.time", &key, "{}").code(), "LEDGER_UNAVAILABLE", "{file}");
+        std::fs::rename(&away, &here).unwrap();
+        assert_eq!(daemon.call("system.time", &key, "{}").status, 200, "{file}");
+    }
 }
 
 #[test]
@@ -800,6 +906,11 @@ fn a_key_that_somebody_gave_himself_shows() {
     assert_eq!(verified.code, 1, "{}", verified.out);
     assert!(verified.out.contains(&id), "{}", verified.out);
     assert_eq!(daemon.cli(&["doctor"]).code, 1);
+    let db = rusqlite::Connection::open(daemon.data().join("tollgate.db")).unwrap();
+    db.execute("DELETE FROM beside WHERE space = 'keys'", []).unwrap();
+    drop(db);
+    let verified = daemon.cli(&["ledger", "verify"]);
+    assert!(verified.out.contains("was made and is gone"), "{}", verified.out);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `tollgate call`: one call through the gate.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use serde_json::Value;
 use tollgate_contract::text::{Clean, for_terminal};
@@ -12,6 +12,9 @@ use crate::{
     output::{Failure, Output, note, wrap},
     part::Part,
 };
+
+/// How much longer than the call itself its answer may take.
+const LEEWAY: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
     let mut body = client::call_body(super::input(&args.input)?);
@@ -31,7 +34,12 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
             body.insert("timeoutMs".to_owned(), ms.into());
         }
     }
-    let client = Client::new(&args.gate, args.gate.key()?)?;
+    let key = args.gate.key()?;
+    let client = match timeout.and_then(|ms| u64::try_from(ms).ok()) {
+        // The gate itself keeps the time; this is for one that says nothing at all.
+        Some(ms) => Client::with_patience(&args.gate, key, Duration::from_millis(ms) + LEEWAY)?,
+        None => Client::new(&args.gate, key)?,
+    };
     let path = client::tool_path(&args.tool, "call");
     let key = args.idempotency_key.as_deref();
     let result = client::wait(client.post_once(&path, &body, key))?;

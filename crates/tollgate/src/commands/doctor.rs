@@ -4,6 +4,7 @@ use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -152,7 +153,7 @@ fn gate(args: &GateArgs) -> Vec<Check> {
     let asked = || -> Result<(String, Value, Option<Value>), Failure> {
         let address = args.address()?;
         let key = args.key()?;
-        let client = Client::new(args, key)?;
+        let client = Client::with_patience(args, key, Duration::from_secs(5))?;
         let (health, head) = wait(async {
             let health = client.get("/v1/health").await?;
             Ok((health, client.get("/v1/ledger/head").await.ok()))

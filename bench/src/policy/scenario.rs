@@ -120,6 +120,7 @@ fn callers() -> Vec<(&'static str, Caller)> {
             name: name.to_owned(),
             owner: "acme".to_owned(),
             scopes: scopes.to_vec(),
+            generation: 1,
         })
     };
     vec![

@@ -841,6 +841,28 @@ fn the_keys_of_a_folder_go_to_its_own_gate_alone() {
 }
 
 #[test]
+fn a_gate_that_hangs_up_after_it_was_asked_leaves_open_what_it_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let hangs_up = std::thread::spawn(move || {
+        let (mut stream, _) = silent.accept().unwrap();
+        let mut piece = [0; 4096];
+        let _ = stream.read(&mut piece).unwrap();
+    });
+    let mut command = tollgate(folder.path());
+    command.args(["call", "system.time", "--url", &url, "--json"]);
+    let ran = finish(command, b"");
+    hangs_up.join().unwrap();
+    assert_eq!(ran.code, 7, "{}", ran.out);
+    let message = ran.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("is in its ledger") && !message.contains("nothing was called"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_gate_whose_database_is_taken_away_lets_nothing_through() {
     let daemon = Daemon::start();
     let key = daemon.admin();

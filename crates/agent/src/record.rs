@@ -44,6 +44,12 @@ impl Recorder {
         event.get("type").and_then(Value::as_str).is_some_and(|name| names.contains(&name))
     }
 
+    /// Is this event the last one of its run?
+    pub fn is_last(event: &Value) -> bool {
+        let name = event.get("type").and_then(Value::as_str);
+        matches!(name, Some("run.completed" | "run.failed"))
+    }
+
     /// Writes the entry of a call whose run has ended. A call that named no tool leaves none.
     pub fn finish(&mut self, recording: Recording, events: &[Value]) -> Result<(), TraceFileError> {
         match entry(recording, events) {

@@ -1,11 +1,7 @@
 //! The first stage: who calls, what, may it be called, is there room. The order is the contract's, and
 //! the first refusal ends it.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -15,7 +11,7 @@ use tollgate_contract::{
     Quoted, Retry, Step, Verdict,
     error::{
         ApprovalDenied, Cancelled, Conflict, Internal, InvalidApiKey, InvalidRequest,
-        OutcomeUnknown, PermissionDenied, Timeout, ToolNotCallable,
+        OutcomeUnknown, PermissionDenied, Timeout, ToolNotCallable, UnknownTool,
     },
     event::Event,
     id::{ApprovalId, CallId, KeyId, RunId},
@@ -24,7 +20,7 @@ use tollgate_contract::{
 use tollgate_policy::{Layers, Request, check_approval, check_input, check_policy, check_trade};
 
 use crate::{
-    budget::{BudgetRequest, Held},
+    budget::{BudgetRequest, Held, Used},
     clock::{self, rfc3339},
     event::RunEvent,
     gate::{CallOptions, Inner},
@@ -93,13 +89,9 @@ impl Arrived {
         match self.admit().await {
             Err(error) => Err(self.refuse(&error).await),
             Ok(Admission::Known(repeat)) => self.repeat(*repeat).await,
-            Ok(Admission::Ready(ready)) if self.cancelled.is_cancelled() => {
-                self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
-                Err(self.refuse(&Cancelled::new(ready.tool.contract.name.clone()).into()).await)
-            }
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
-                    self.gate.budget.settle(&ready.held, crate::budget::Used::Nothing);
+                    self.gate.budget.settle(&ready.held, Used::Nothing);
                     Err(self.refuse(&error).await)
                 }
                 Ok(()) => {
@@ -154,7 +146,7 @@ impl Arrived {
 
     /// Who calls, looked up again: a key that was withdrawn a moment ago does not count.
     fn principal(&self) -> Principal {
-        let keys = self.gate.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.gate.keys();
         match &self.call.caller.identity {
             Identity::Anonymous => Principal::ANONYMOUS,
             Identity::Invalid(why) => Principal::invalid(*why),
@@ -181,11 +173,11 @@ impl Arrived {
         let manifest = gate.registry.manifest();
         let request = Request { manifest, tool: &self.call.tool, caller, layers };
         let checked = check_policy(&request, &mut self.explain).map(|tool| tool.name.clone());
-        let Ok(resolved) = manifest.resolve(&self.call.tool) else {
-            return Err(checked.err().unwrap_or_else(|| unknown_executor(&self.call.tool)));
+        // The registry is made from the manifest: what one does not know, the other does not either.
+        let Some(tool) = gate.registry.tool(&self.call.tool) else {
+            let unknown = || UnknownTool::new(self.call.tool.as_str(), None).into();
+            return Err(checked.err().unwrap_or_else(unknown));
         };
-        let tool = gate.registry.tool(&resolved.name);
-        let tool = tool.ok_or_else(|| unknown_executor(&self.call.tool))?;
         self.about.tool = Some(Arc::clone(&tool.contract));
         let replayable = tool.contract.replay.replayable;
         self.tell(Event::ToolResolved, || json!({"replayable": replayable}));
@@ -392,9 +384,4 @@ enum Claimed {
     Nothing,
     Turn(Box<Claim>, Turn),
     Known(Memory, Box<Ended>),
-}
-
-/// The registry is made from the manifest, so this does not happen; if it did, nothing would run.
-fn unknown_executor(tool: &str) -> Error {
-    tollgate_contract::error::UnknownTool::new(tool, None).into()
 }

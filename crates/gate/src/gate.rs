@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -135,7 +135,7 @@ pub(crate) struct Inner {
     // Before the ledger: whoever closes the database last tidies it up, and a reader cannot.
     pub(crate) readers: Mutex<Vec<Reader>>,
     pub(crate) ledger: Ledger,
-    pub(crate) keys: RwLock<KeyRing>,
+    keys: RwLock<KeyRing>,
     pub(crate) policies: RwLock<Arc<PolicySet>>,
     pub(crate) budget: Arc<dyn Budget>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -182,7 +182,7 @@ impl Gate {
     /// The caller who presents this key, or none.
     pub fn identify(&self, presented: Option<&Secret>) -> Principal {
         let now = self.inner.clock.now_ms();
-        self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).identify(presented, now)
+        self.inner.keys().identify(presented, now)
     }
 
     /// Takes a call through the whole path. It goes on in a task of its own: a caller who goes away
@@ -236,8 +236,7 @@ impl Gate {
     /// than a key.
     pub fn owner(&self) -> Principal {
         let now = self.inner.clock.now_ms();
-        let keys = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.owner(now)
+        self.inner.keys().owner(now)
     }
 
     /// What tells the time.
@@ -340,6 +339,16 @@ impl Inner {
             kept.push(reader);
         }
         result
+    }
+
+    /// The keys, to look at.
+    pub(crate) fn keys(&self) -> RwLockReadGuard<'_, KeyRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The keys, to change.
+    pub(crate) fn keys_mut(&self) -> RwLockWriteGuard<'_, KeyRing> {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn policies(&self) -> Arc<PolicySet> {

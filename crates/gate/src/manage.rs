@@ -85,13 +85,9 @@ impl Gate {
     /// Makes the key of the person who runs the gate, if there is none that may administer, or if `anew`.
     pub async fn ensure_admin(&self, anew: bool) -> Result<Option<(KeyRecord, Secret)>, Error> {
         let now = self.inner.clock.now_ms();
-        let admin = self.keys().into_iter().map(|(record, _)| record).find(|record| {
-            record.parent.is_none()
-                && record.scopes.contains(&KeyScope::Admin)
-                && record.is_active(now)
-        });
+        let admin = self.inner.keys().admin(now);
         match admin {
-            Some(record) if anew => self.rotate_key(None, record.key_id, 0).await.map(Some),
+            Some(id) if anew => self.rotate_key(None, id, 0).await.map(Some),
             Some(_) => Ok(None),
             None => self.create_key(None, KeySpec::for_role("admin", Role::Admin)).await.map(Some),
         }
@@ -108,7 +104,7 @@ impl Gate {
         let turn = self.turn().await;
         let by = self.who_may_make(by)?;
         let mut record = self.active_key(id)?;
-        if record.parent.is_some() {
+        if record.is_token() {
             return Err(refuse("a token is not made anew; make another".to_owned()));
         }
         let now = self.inner.clock.now_ms();
@@ -133,15 +129,8 @@ impl Gate {
         if record.revoked_ms.is_some() {
             return Ok(record);
         }
-        let is_last_admin = record.parent.is_none()
-            && record.scopes.contains(&KeyScope::Admin)
-            && record.is_active(now)
-            && !self
-                .inner
-                .keys
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .has_other_admin(id, now);
+        let is_last_admin =
+            record.may_administer(now) && !self.inner.keys().has_other_admin(id, now);
         if is_last_admin {
             let problem =
                 "this is the last key that may administer; make another first, or rotate it";
@@ -196,10 +185,7 @@ impl Gate {
         };
         let turn = self.turn().await;
         self.again(principal).require_key()?;
-        let of_key = |(token, _): &(KeyRecord, Option<i64>)| {
-            token.parent == Some(key.key_id) && token.is_active(now)
-        };
-        if self.keys().iter().filter(|entry| of_key(entry)).count() >= MOST_TOKENS {
+        if self.inner.keys().live_tokens(key.key_id, now) >= MOST_TOKENS {
             let problem =
                 format!("this key has {MOST_TOKENS} tokens that live; wait until some have ended");
             return Err(Conflict::new(Clean::already(problem)).into());
@@ -210,13 +196,18 @@ impl Gate {
 
     /// Every key with its last use, tokens included.
     pub fn keys(&self) -> Vec<(KeyRecord, Option<i64>)> {
-        self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).list()
+        self.inner.keys().list()
+    }
+
+    /// The key with this id and its last use, whatever its state.
+    pub fn key_and_use(&self, id: KeyId) -> Result<(KeyRecord, Option<i64>), Error> {
+        let found = self.inner.keys().get(id);
+        found.ok_or_else(|| NotFound::new("key", id.to_string()).into())
     }
 
     /// The key with this id, whatever its state.
     pub fn key(&self, id: KeyId) -> Result<KeyRecord, Error> {
-        let keys = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.get(id).cloned().ok_or_else(|| NotFound::new("key", id.to_string()).into())
+        self.key_and_use(id).map(|(record, _)| record)
     }
 
     fn active_key(&self, id: KeyId) -> Result<KeyRecord, Error> {
@@ -235,7 +226,7 @@ impl Gate {
         let event = NewEvent::new(Event::PolicyUpdated, now, Subject::default(), &policies)?;
         self.whole(turn, async move |inner| {
             inner.append(vec![event]).await?;
-            inner.keys.write().unwrap_or_else(PoisonError::into_inner).apply(&policies);
+            inner.keys_mut().apply(&policies);
             *inner.policies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policies);
             Ok(())
         })
@@ -266,7 +257,7 @@ impl Gate {
     pub async fn housekeeping(&self) {
         self.keep_last_use().await;
         let now = self.inner.clock.now_ms();
-        self.inner.keys.write().unwrap_or_else(PoisonError::into_inner).forget_tokens(now);
+        self.inner.keys_mut().forget_tokens(now);
         let ledger = self.inner.ledger.clone();
         let forgotten = tokio::task::spawn_blocking(move || ledger.forget_expired(now)).await;
         if let Ok(Err(error)) = forgotten {
@@ -276,7 +267,7 @@ impl Gate {
 
     /// Keeps when each key was last used, in one write for all that were used since the last time.
     pub(crate) async fn keep_last_use(&self) {
-        let used = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).newly_used();
+        let used = self.inner.keys().newly_used();
         let put = |(id, at): &(KeyId, i64)| Beside::Put {
             space: LAST_USE,
             key: id.to_string().into_bytes(),
@@ -289,7 +280,7 @@ impl Gate {
         }
         // It is a convenience: what cannot be written now is written the next time.
         if self.inner.append(Batch { events: Vec::new(), beside }).await.is_ok() {
-            self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).kept_use(&used);
+            self.inner.keys().kept_use(&used);
         }
     }
 
@@ -348,13 +339,13 @@ impl Gate {
             key: record.key_id.to_string().into_bytes(),
             value: kept,
             // A token that is over needs no memory; a key's stays, so that whoever uses it learns why.
-            expires_ms: record.expires_ms.filter(|_| record.parent.is_some()),
+            expires_ms: record.expires_ms.filter(|_| record.is_token()),
         };
         let batch = Batch { events, beside: vec![kept] };
         self.whole(turn, async move |inner| {
             inner.append(batch).await?;
             let policies = inner.policies();
-            inner.keys.write().unwrap_or_else(PoisonError::into_inner).put(record, &policies);
+            inner.keys_mut().put(record, &policies);
             Ok(())
         })
         .await
@@ -363,7 +354,7 @@ impl Gate {
     /// The caller as it counts now: a request may have waited while its key was withdrawn.
     pub fn again(&self, principal: &Principal) -> Principal {
         let now = self.inner.clock.now_ms();
-        self.inner.keys.read().unwrap_or_else(PoisonError::into_inner).again(principal, now)
+        self.inner.keys().again(principal, now)
     }
 
     /// Passes if whoever asks may change keys at this moment. The gate itself may.

@@ -235,7 +235,7 @@ impl Registry {
         &self.manifest
     }
 
-    pub(crate) fn tool(&self, name: &ToolName) -> Option<&Arc<Tool>> {
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name)
     }
 }

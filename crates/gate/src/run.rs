@@ -43,8 +43,11 @@ impl Ready {
 }
 
 impl Arrived {
-    /// Writes the start where it must be on disk first.
+    /// Writes the start where it must be on disk first. A caller who has left by now starts nothing.
     pub(crate) async fn start(&self, ready: &Ready) -> Result<(), Error> {
+        if self.cancelled.is_cancelled() {
+            return Err(Cancelled::new(ready.tool.contract.name.clone()).into());
+        }
         if !ready.starts_on_disk() {
             return Ok(());
         }

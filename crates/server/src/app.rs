@@ -31,8 +31,8 @@ use crate::{
     endpoint::{Endpoint, router},
     listen::{self, Listening},
     openapi,
-    reply::{Failed, REQUEST_ID},
-    request::{Transport, decoded, principal, refuse},
+    reply::Failed,
+    request::{decoded, principal, refuse},
 };
 
 /// How long the answers to cancelled calls may take.
@@ -200,8 +200,7 @@ async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next)
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if is_preflight {
         let (parts, _) = request.into_parts();
-        let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Unix);
-        if let Err(error) = principal(&parts, transport, &app.gate, &app.settings) {
+        if let Err(error) = principal(&parts, &app.gate, &app.settings) {
             return Failed::from(error).response(app.request_id());
         }
         let allowed = [
@@ -242,18 +241,12 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> R
 
 /// Checks what every request is checked for, and gives the error that it then gets.
 fn checked(app: &App, request: Request, failed: Failed) -> Response {
-    let id = app.request_id();
     let (parts, _) = request.into_parts();
-    let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Unix);
-    let failed = match principal(&parts, transport, &app.gate, &app.settings) {
+    let failed = match principal(&parts, &app.gate, &app.settings) {
         Ok(_) => failed,
         Err(error) => error.into(),
     };
-    let mut response = failed.response(id);
-    if let Ok(value) = id.to_string().try_into() {
-        response.headers_mut().insert(REQUEST_ID, value);
-    }
-    response
+    failed.response(app.request_id())
 }
 
 async fn not_found(State(app): State<Arc<App>>, request: Request) -> Response {

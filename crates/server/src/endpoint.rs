@@ -25,7 +25,7 @@ use tollgate_gate::Principal;
 
 use crate::{
     app::App,
-    reply::{Failed, REQUEST_ID, Reply},
+    reply::{Failed, Reply, named},
     request::{self, Transport, is_from_elsewhere, refuse},
 };
 
@@ -259,11 +259,10 @@ impl Draft {
                         let ask = understand::<Q, B>(app, request, access, has_body).await?;
                         handler(ask).await
                     };
-                    let mut response = answered.await.unwrap_or_else(|failed| failed.response(id));
-                    if let Ok(value) = id.to_string().try_into() {
-                        response.headers_mut().insert(REQUEST_ID, value);
+                    match answered.await {
+                        Ok(response) => named(response, id),
+                        Err(failed) => failed.response(id),
                     }
-                    response
                 }
             },
         );
@@ -294,8 +293,8 @@ where
     B: ReadBody,
 {
     let (mut parts, body) = request.into_parts();
-    let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Unix);
-    let principal = request::principal(&parts, transport, &app.gate, &app.settings)?;
+    let transport = Transport::of(&parts);
+    let principal = request::principal(&parts, &app.gate, &app.settings)?;
     admit(access, &principal, transport)?;
     if has_body {
         request::check_content_type(&parts.method, &parts.headers)?;

@@ -13,7 +13,15 @@ use tollgate_contract::{
 };
 
 /// The header that names a request.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Puts the name of its request on an answer.
+pub(crate) fn named(mut response: Response, request: RequestId) -> Response {
+    if let Ok(value) = request.to_string().try_into() {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
 
 /// A success.
 pub(crate) struct Reply<T> {
@@ -115,7 +123,7 @@ impl Failed {
             headers.push((header::WWW_AUTHENTICATE, "Bearer".to_owned()));
         }
         let bytes = serde_json::to_vec(&ErrorBody { error: *self.error }).unwrap_or_default();
-        with_headers(json(status, bytes), headers)
+        named(with_headers(json(status, bytes), headers), request)
     }
 }
 

@@ -25,13 +25,21 @@ pub(crate) enum Transport {
     Unix,
 }
 
+impl Transport {
+    /// How a request came in. One that does not say is treated as if it came from far away.
+    pub(crate) fn of(parts: &request::Parts) -> Self {
+        let far_away = Self::Tcp { bound: SocketAddr::from(([0, 0, 0, 0], 0)), is_local: false };
+        parts.extensions.get().copied().unwrap_or(far_away)
+    }
+}
+
 /// Finds out who asks; refuses what no page and no proxy should send.
 pub(crate) fn principal(
     parts: &request::Parts,
-    transport: Transport,
     gate: &Gate,
     settings: &Settings,
 ) -> Result<Principal, Error> {
+    let transport = Transport::of(parts);
     check_uri(&parts.uri)?;
     if let Transport::Tcp { bound, .. } = transport {
         check_host(&parts.headers, bound, settings)?;

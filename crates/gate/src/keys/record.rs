@@ -170,6 +170,16 @@ impl KeyRecord {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 
+    /// Is it a short-lived token?
+    pub fn is_token(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// Is it a key with which everything can be changed?
+    pub(crate) fn may_administer(&self, now_ms: i64) -> bool {
+        !self.is_token() && self.scopes.contains(&KeyScope::Admin) && self.is_active(now_ms)
+    }
+
     /// Does the text of this generation still count?
     pub(crate) fn has_generation(&self, generation: u32, now_ms: i64) -> bool {
         let counts = |secret: &SecretHash| secret.until_ms.is_none_or(|until| until > now_ms);

@@ -40,10 +40,16 @@ pub(super) struct Held {
     pub(super) record: KeyRecord,
     facts: Arc<KeyFacts>,
     layers: Arc<Layers>,
-    is_token: bool,
     last_used_ms: AtomicI64,
     /// The last use that is on disk.
     kept_use_ms: AtomicI64,
+}
+
+impl Held {
+    fn shown(&self) -> (KeyRecord, Option<i64>) {
+        let used = self.last_used_ms.load(Ordering::Relaxed);
+        (self.record.clone(), (used > 0).then_some(used))
+    }
 }
 
 impl Principal {
@@ -88,7 +94,7 @@ impl Principal {
 
     /// Is it a long-lived key, which no page may send?
     pub fn has_long_lived_key(&self) -> bool {
-        self.held().is_some_and(|held| !held.is_token)
+        self.held().is_some_and(|held| !held.record.is_token())
     }
 
     /// The generation of the text that was presented.
@@ -240,16 +246,15 @@ impl KeyRing {
                 }
             }
         };
-        let is_token = record.parent.is_some();
         let (last_used_ms, kept_use_ms) = (AtomicI64::new(last_used_ms), AtomicI64::new(0));
-        Held { record, facts, layers: Arc::new(layers), is_token, last_used_ms, kept_use_ms }
+        Held { record, facts, layers: Arc::new(layers), last_used_ms, kept_use_ms }
     }
 
     /// Reads every key's policy again.
     pub(crate) fn apply(&mut self, policies: &PolicySet) {
         // Keys before their tokens, whose layers are made from them.
         let mut all: Vec<Arc<Held>> = self.by_id.values().cloned().collect();
-        all.sort_by_key(|held| held.is_token);
+        all.sort_by_key(|held| held.record.is_token());
         for held in all {
             let last_used = held.last_used_ms.load(Ordering::Relaxed);
             let anew = self.held(held.record.clone(), policies, last_used);
@@ -257,23 +262,22 @@ impl KeyRing {
         }
     }
 
-    /// The record of a key.
-    pub(crate) fn get(&self, id: KeyId) -> Option<&KeyRecord> {
-        self.by_id.get(&id).map(|held| &held.record)
+    /// A key and its last use.
+    pub(crate) fn get(&self, id: KeyId) -> Option<(KeyRecord, Option<i64>)> {
+        self.by_id.get(&id).map(|held| held.shown())
     }
 
     /// Every key with its last use, the oldest first.
     pub(crate) fn list(&self) -> Vec<(KeyRecord, Option<i64>)> {
-        let mut all: Vec<_> = self
-            .by_id
-            .values()
-            .map(|held| {
-                let used = held.last_used_ms.load(Ordering::Relaxed);
-                (held.record.clone(), (used > 0).then_some(used))
-            })
-            .collect();
+        let mut all: Vec<_> = self.by_id.values().map(|held| held.shown()).collect();
         all.sort_by_key(|(record, _)| (record.created_ms, record.key_id));
         all
+    }
+
+    /// How many tokens of a key live.
+    pub(crate) fn live_tokens(&self, key: KeyId, now_ms: i64) -> usize {
+        let of_key = |held: &&Arc<Held>| held.record.parent == Some(key);
+        self.by_id.values().filter(of_key).filter(|held| held.record.is_active(now_ms)).count()
     }
 
     /// Notes a use that was known before this start.
@@ -286,7 +290,7 @@ impl KeyRing {
 
     /// The keys that were used since their last use was kept.
     pub(crate) fn newly_used(&self) -> Vec<(KeyId, i64)> {
-        let keys = self.by_id.values().filter(|held| !held.is_token);
+        let keys = self.by_id.values().filter(|held| !held.record.is_token());
         keys.filter_map(|held| {
             let used = held.last_used_ms.load(Ordering::Relaxed);
             (used > held.kept_use_ms.load(Ordering::Relaxed)).then_some((held.record.key_id, used))
@@ -308,7 +312,7 @@ impl KeyRing {
         let over: Vec<KeyId> = self
             .by_id
             .values()
-            .filter(|held| held.is_token && held.record.is_expired(now_ms))
+            .filter(|held| held.record.is_token() && held.record.is_expired(now_ms))
             .map(|held| held.record.key_id)
             .collect();
         for id in over {
@@ -322,26 +326,23 @@ impl KeyRing {
     }
 
     /// The oldest key that may administer.
+    pub(crate) fn admin(&self, now_ms: i64) -> Option<KeyId> {
+        let admins = self.by_id.values().filter(|held| held.record.may_administer(now_ms));
+        admins.map(|held| held.record.key_id).min()
+    }
+
+    /// Whoever holds that key.
     pub(crate) fn owner(&self, now_ms: i64) -> Principal {
-        let is_admin = |held: &&Arc<Held>| {
-            let record = &held.record;
-            !held.is_token && record.scopes.contains(&KeyScope::Admin) && record.is_active(now_ms)
-        };
-        let oldest = self.by_id.values().filter(is_admin).min_by_key(|held| held.record.key_id);
-        oldest.map_or(Principal::ANONYMOUS, |held| {
+        let held = self.admin(now_ms).and_then(|id| self.by_id.get(&id));
+        held.map_or(Principal::ANONYMOUS, |held| {
             self.principal(held, held.record.generation, now_ms)
         })
     }
 
     /// Is there another key that may administer, but for `but`?
     pub(crate) fn has_other_admin(&self, but: KeyId, now_ms: i64) -> bool {
-        self.by_id.values().any(|held| {
-            let record = &held.record;
-            record.key_id != but
-                && !held.is_token
-                && record.scopes.contains(&KeyScope::Admin)
-                && record.is_active(now_ms)
-        })
+        let mut others = self.by_id.values().filter(|held| held.record.key_id != but);
+        others.any(|held| held.record.may_administer(now_ms))
     }
 }
 

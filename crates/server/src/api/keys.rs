@@ -230,16 +230,14 @@ async fn list(ask: Ask<Which, Nothing>) -> Result<Reply<All>, Failed> {
     let now = ask.app.gate.clock().now_ms();
     let tokens = ask.query.tokens.unwrap_or(false);
     let keys = ask.app.gate.keys().into_iter();
-    let keys = keys.filter(|(record, _)| tokens || record.parent.is_none());
+    let keys = keys.filter(|(record, _)| tokens || !record.is_token());
     Ok(Reply::ok(All { keys: keys.map(|(record, used)| shown(record, used, now)).collect() }))
 }
 
 async fn get(ask: Ask<Nothing, Nothing>) -> Result<Reply<Shown>, Failed> {
     let wanted = id(&ask)?;
     let now = ask.app.gate.clock().now_ms();
-    let found = ask.app.gate.keys().into_iter().find(|(record, _)| record.key_id == wanted);
-    let (record, used) =
-        found.ok_or_else(|| Error::from(NotFound::new("key", wanted.to_string())))?;
+    let (record, used) = ask.app.gate.key_and_use(wanted)?;
     Ok(Reply::ok(shown(record, used, now)))
 }
 

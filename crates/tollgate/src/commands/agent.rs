@@ -75,8 +75,7 @@ async fn live(args: &AgentArgs, input: &Value) -> Result<Value, Failure> {
     let path = client::tool_path(&args.tool, "stream");
     client
         .stream(&path, &body, |event| {
-            let is_last =
-                event.word("type") == "run.completed" || event.word("type") == "run.failed";
+            let is_last = Recorder::is_last(&event);
             let waits = recorder.is_some() && Recorder::waits_for_trace(&event);
             events.push(event.clone());
             if !waits {
@@ -93,10 +92,10 @@ async fn live(args: &AgentArgs, input: &Value) -> Result<Value, Failure> {
             Ok(())
         })
         .await?;
-    let last = events.pop().unwrap_or_default();
-    match last.part("type").as_str() {
-        Some("run.completed" | "run.failed") => Ok(last),
-        _ => {
+    let last = events.pop().filter(Recorder::is_last);
+    match last {
+        Some(last) => Ok(last),
+        None => {
             Err(Failure::interrupted(&args.gate.address()?, "the stream ended before the run did"))
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn run(command: KeyCommand, output: &Output) -> Result<Exit, Failure>
                 format!(
                     "{} ({}) is withdrawn, with every token that was made from it.\n",
                     name(&revoked),
-                    revoked.word("id").to_owned()
+                    revoked.word("id")
                 )
             }))
         }
@@ -128,7 +128,7 @@ fn shown(mut made: Value, keep: Option<&Path>, output: &Output) -> Result<Exit, 
             format!(
                 "{} ({})\n\n  {secret}\n\nThis is the only time it is shown.\n",
                 name(key),
-                key.word("id").to_owned()
+                key.word("id")
             )
         }));
     };
@@ -144,12 +144,7 @@ fn shown(mut made: Value, keep: Option<&Path>, output: &Output) -> Result<Exit, 
     }
     Ok(output.success(&made, || {
         let key = made.part("key");
-        format!(
-            "{} ({}) is kept in {}.\n",
-            name(key),
-            key.word("id").to_owned(),
-            source::name(file)
-        )
+        format!("{} ({}) is kept in {}.\n", name(key), key.word("id"), source::name(file))
     }))
 }
 

@@ -3,11 +3,7 @@
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) mod daemon;
 
-use std::{
-    io::Write,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -40,22 +36,7 @@ pub(crate) fn run(args: &[&str]) -> Ran {
 /// Runs the binary with something on its standard input.
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) fn run_with(args: &[&str], stdin: &[u8]) -> Ran {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(args)
-        .current_dir(root())
-        .env("NO_COLOR", "1")
-        .env_remove("TOLLGATE_API_KEY")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that does not read its input may be gone before all of it is written.
-    let _ = child.stdin.take().unwrap().write_all(stdin);
-    let output = child.wait_with_output().unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    let mut command = daemon::tollgate(&root());
+    command.args(args);
+    daemon::finish(command, stdin)
 }

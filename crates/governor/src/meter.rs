@@ -1,146 +1,425 @@
-//! One limit and what is counted against it: holds, bookings, what was spent.
+//! One limit for one key, and what is counted against it: holds, bookings, what was spent, what the provider
+//! says, and who is at it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     bucket::Bucket,
     profile::{NoRoom, Profile},
-    span::Span,
+    setup::Pool,
+    window::Window,
 };
 
-/// A limit that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How long somebody counts as active after having asked.
+const ACTIVE: i64 = 10_000;
+
+/// How often those who are not are taken out.
+const LOOK_AGAIN: i64 = 1000;
+
+/// How many settlements are remembered for comparing with a provider's report.
+const MOST_SETTLED: usize = 256;
+
+/// What is counted against one limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meter {
-    limit: u64,
-    kind: Kind,
+    counted: Counted,
+    /// What is held and not settled.
+    open: u64,
+    /// What of it begins later, and when.
+    booked: BTreeMap<i64, u64>,
+    /// What is counted as spent because nobody said what was used.
+    estimated: Profile,
+    shares: Shares,
+    learned: Option<Learned>,
+    /// Until when the provider wants nobody to come.
+    closed_until: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    Windows(Span, Profile),
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Counted {
+    Windows(Profile),
     Bucket(Bucket),
 }
 
-/// Room that is held for somebody, from a moment on. It is given back by settling it.
+/// Who is at a meter.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Shares {
+    by: HashMap<u64, Share>,
+    checked: i64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Share {
+    open: u64,
+    seen: i64,
+}
+
+/// What a provider has said.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Learned {
+    pub(crate) limit: Option<u64>,
+    pub(crate) reset_at: Option<i64>,
+    /// When the last report came, and when the request began that it came with.
+    pub(crate) reported_at: Option<i64>,
+    pub(crate) began_at: i64,
+    /// What was settled lately.
+    settled: VecDeque<(i64, u64)>,
+}
+
+/// Room that is held for somebody, from a moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     /// From when on its holder may act.
     pub from: i64,
-    /// Until when.
-    pub until: i64,
+    /// Until when it counts.
+    pub to: i64,
     /// How much is held.
     pub amount: u64,
+    /// Whose it is.
+    pub principal: u64,
 }
 
-impl Meter {
-    /// A limit over windows.
-    pub fn windows(limit: u64, span: Span) -> Self {
-        Self { limit, kind: Kind::Windows(span, Profile::default()) }
-    }
-
-    /// A limit that refills steadily: `refill` every `per` milliseconds, up to `limit`.
-    pub fn bucket(limit: u64, refill: u64, per: i64, now: i64) -> Self {
-        Self { limit, kind: Kind::Bucket(Bucket::new(limit, refill, per, now)) }
-    }
-
-    /// Lets time pass.
-    pub fn advance(&mut self, now: i64) {
-        match &mut self.kind {
-            Kind::Windows(_, profile) => profile.advance(now),
-            Kind::Bucket(bucket) => bucket.advance(now),
-        }
-    }
-
-    /// The first moment from `from` to `latest` at which `amount` fits, if its holder may act for `validity`,
-    /// and if `kept_free` of the limit is left to others.
-    pub fn earliest(
-        &self,
-        from: i64,
-        latest: i64,
-        amount: u64,
-        validity: i64,
-        kept_free: u64,
-    ) -> Result<i64, NoRoom> {
-        if amount > self.limit {
-            return Err(NoRoom::Never);
-        }
-        let within = |at: Option<i64>| match at {
-            Some(at) if at <= latest => Ok(at.max(from)),
-            _ => Err(NoRoom::WithinReach),
-        };
-        match &self.kind {
-            Kind::Windows(span, profile) => {
-                let limit = self.limit.saturating_sub(kept_free);
-                let until = |begins: i64| span.counts_until(begins.saturating_add(validity));
-                match profile.earliest(from, latest, amount, limit, until) {
-                    // It fits the limit, and only what is kept free is in the way.
-                    Err(NoRoom::Never) => Err(NoRoom::WithinReach),
-                    found => found,
-                }
-            }
-            Kind::Bucket(bucket) => within(bucket.earliest(amount.saturating_add(kept_free))),
-        }
-    }
-
-    /// Holds room. Whoever calls this has found out that it fits.
-    pub fn hold(&mut self, hold: Hold) {
-        match &mut self.kind {
-            Kind::Windows(span, profile) => {
-                profile.take(hold.from, span.counts_until(hold.until), hold.amount);
-            }
-            Kind::Bucket(bucket) => bucket.hold(hold.amount),
-        }
-    }
-
-    /// Settles a hold at `now` with what was really used, which may be more than was held: then it counts all
-    /// the same, and the meter may be over.
-    pub fn settle(&mut self, hold: Hold, used: u64, now: i64) {
-        match &mut self.kind {
-            Kind::Windows(span, profile) => {
-                profile.give_back(hold.from, span.counts_until(hold.until), hold.amount);
-                if *span != Span::Concurrency {
-                    // It happened by now, and at the latest now.
-                    profile.take(now, span.forgotten_at(now), used);
-                }
-            }
-            Kind::Bucket(bucket) => bucket.settle(hold.amount, used),
-        }
-    }
-
-    /// What is taken at `now`: spent, held and not yet forgotten.
-    pub fn taken(&self, now: i64) -> u64 {
-        match &self.kind {
-            Kind::Windows(_, profile) => profile.taken(now),
-            Kind::Bucket(bucket) => self.limit.saturating_sub(bucket.left()),
-        }
-    }
-}
-
-/// What is asked of one meter.
+/// What is asked of a meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Draw {
+pub struct Asked {
     /// How much.
     pub amount: u64,
+    /// For how long its holder may act.
+    pub validity: i64,
     /// How much is left to others.
     pub kept_free: u64,
 }
 
-/// The first moment from `now` to `latest` at which every draw fits its meter, all of them together. All or
-/// nothing: nothing is held here.
-pub fn earliest_for_all(
-    draws: &[(&Meter, Draw)],
-    now: i64,
-    latest: i64,
-    validity: i64,
-) -> Result<i64, NoRoom> {
-    let mut at = now;
-    loop {
-        let mut moved = at;
-        for (meter, draw) in draws {
-            moved = meter.earliest(moved, latest, draw.amount, validity, draw.kept_free)?;
+/// A meter as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The limit, where it is known.
+    pub limit: Option<u64>,
+    /// What was spent and still counts.
+    pub used: u64,
+    /// What is held now.
+    pub held: u64,
+    /// What is held for later.
+    pub booked: u64,
+    /// What is left.
+    pub left: Option<u64>,
+    /// What of `used` nobody has confirmed.
+    pub estimated: u64,
+    /// When the window ends; for a bucket, when it is full.
+    pub reset_at: Option<i64>,
+    /// When the provider has last reported.
+    pub reported_at: Option<i64>,
+}
+
+impl Meter {
+    /// A meter of this pool that was never used.
+    pub fn new(pool: &Pool, now: i64) -> Self {
+        let counted = match pool.window {
+            Window::Bucket { refill, per } => {
+                Counted::Bucket(Bucket::new(pool.limit.unwrap_or(0), refill, per, now))
+            }
+            _ => Counted::Windows(Profile::default()),
+        };
+        Self {
+            counted,
+            open: 0,
+            booked: BTreeMap::new(),
+            estimated: Profile::default(),
+            shares: Shares::default(),
+            learned: None,
+            closed_until: i64::MIN,
         }
-        if moved == at {
-            return Ok(at);
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now: i64) {
+        match &mut self.counted {
+            Counted::Windows(profile) => profile.advance(now),
+            Counted::Bucket(bucket) => bucket.advance(now),
         }
-        at = moved;
+        while let Some(entry) = self.booked.first_entry().filter(|entry| *entry.key() <= now) {
+            entry.remove();
+        }
+        self.estimated.advance(now);
+        self.shares.advance(now);
+    }
+
+    /// The limit: what the provider says, else what is configured.
+    pub fn limit(&self, pool: &Pool) -> Option<u64> {
+        let learned = self.learned.as_ref().and_then(|learned| learned.limit);
+        learned.or(pool.limit)
+    }
+
+    pub(crate) fn reset_at(&self) -> Option<i64> {
+        self.learned.as_ref().and_then(|learned| learned.reset_at)
+    }
+
+    pub(crate) fn learned(&self) -> Option<&Learned> {
+        self.learned.as_ref()
+    }
+
+    /// What is held and not settled.
+    pub fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// Until when a hold counts that may act until `acts_until`.
+    pub fn counts_until(&self, pool: &Pool, acts_until: i64) -> i64 {
+        pool.window.counts_until(acts_until, self.reset_at())
+    }
+
+    /// When what is spent at `now` is forgotten.
+    pub fn forgotten_at(&self, pool: &Pool, now: i64) -> i64 {
+        pool.window.forgotten_at(now, self.reset_at())
+    }
+
+    /// The first moment from `from` to `latest` at which there is room.
+    pub fn earliest(
+        &self,
+        pool: &Pool,
+        from: i64,
+        latest: i64,
+        asked: &Asked,
+    ) -> Result<i64, NoRoom> {
+        let from = from.max(self.closed_until);
+        let Some(limit) = self.limit(pool) else {
+            // Nothing is known yet: one probe at a time.
+            return if self.open == 0 { Ok(from) } else { Err(NoRoom::WithinReach) };
+        };
+        if asked.amount > limit.saturating_sub(asked.kept_free) {
+            return Err(NoRoom::Never);
+        }
+        match &self.counted {
+            Counted::Windows(profile) => {
+                let until = |from: i64| {
+                    self.counts_until(pool, from.saturating_add(asked.validity))
+                };
+                let limit = limit - asked.kept_free;
+                profile.earliest(from, latest, asked.amount, limit, until)
+            }
+            Counted::Bucket(bucket) => bucket
+                .earliest(from, asked.amount, asked.kept_free)
+                .filter(|at| *at <= latest)
+                .ok_or(NoRoom::WithinReach),
+        }
+    }
+
+    /// How much more this principal may hold while others are active: its share of the limit. Alone, or
+    /// with nothing held yet, it may hold whatever fits.
+    pub fn is_within_share(&self, pool: &Pool, principal: u64, amount: u64) -> bool {
+        let own = self.shares.by.get(&principal).copied().unwrap_or_default();
+        let known = self.shares.by.contains_key(&principal);
+        let active = self.shares.by.len() + usize::from(!known);
+        let Some(limit) = self.limit(pool).filter(|_| active > 1 && own.open > 0) else {
+            return true;
+        };
+        let share = limit.div_ceil(u64::try_from(active).unwrap_or(u64::MAX));
+        own.open.saturating_add(amount) <= share
+    }
+
+    /// Notes that somebody asks.
+    pub fn note(&mut self, principal: u64, now: i64) {
+        self.shares.by.entry(principal).or_default().seen = now;
+    }
+
+    /// Holds room. Whoever calls this has found out that it fits.
+    pub fn hold(&mut self, hold: Hold, now: i64) {
+        match &mut self.counted {
+            Counted::Windows(profile) => profile.take(hold.from, hold.to, hold.amount),
+            Counted::Bucket(bucket) => bucket.hold(hold.from, hold.amount),
+        }
+        self.open = self.open.saturating_add(hold.amount);
+        if hold.from > now {
+            *self.booked.entry(hold.from).or_default() += hold.amount;
+        }
+        self.share(hold);
+        self.note(hold.principal, now);
+    }
+
+    /// Counts a hold as its holder's.
+    pub(crate) fn share(&mut self, hold: Hold) {
+        let share = self.shares.by.entry(hold.principal).or_default();
+        share.open = share.open.saturating_add(hold.amount);
+    }
+
+    pub(crate) fn forget_shares(&mut self) {
+        self.shares = Shares::default();
+    }
+
+    /// Takes a hold out, as if it had never been there.
+    pub(crate) fn lift(&mut self, hold: Hold, now: i64) {
+        match &mut self.counted {
+            Counted::Windows(profile) => profile.give_back(hold.from, hold.to, hold.amount),
+            Counted::Bucket(bucket) => bucket.settle(hold.from, hold.amount, 0),
+        }
+        self.close(hold, now);
+    }
+
+    /// Settles a hold at `now` with what was really used, which counts until `used_to`. It may be more than
+    /// was held: then it counts all the same, and the meter may be over.
+    pub fn settle(&mut self, hold: Hold, used: u64, used_to: i64, now: i64) {
+        match &mut self.counted {
+            Counted::Windows(profile) => {
+                profile.give_back(hold.from, hold.to, hold.amount);
+                profile.take(now, used_to, used);
+            }
+            Counted::Bucket(bucket) => bucket.settle(hold.from, hold.amount, used),
+        }
+        self.close(hold, now);
+        if let Some(learned) = &mut self.learned {
+            learned.settled.push_back((now, used));
+            if learned.settled.len() > MOST_SETTLED {
+                learned.settled.pop_front();
+            }
+        }
+    }
+
+    /// Counts a hold that nobody settled as spent.
+    pub fn expire(&mut self, hold: Hold, now: i64) {
+        match &mut self.counted {
+            // It counts already, for as long as what was done at its very end would.
+            Counted::Windows(_) => {}
+            Counted::Bucket(bucket) => bucket.settle(hold.from, hold.amount, hold.amount),
+        }
+        self.estimated.take(now, hold.to, hold.amount);
+        self.close(hold, now);
+    }
+
+    /// Says what was used of a hold that has expired: more is charged, and less is given back where that is
+    /// wanted.
+    pub fn correct(&mut self, hold: Hold, used: u64, used_to: i64, now: i64) {
+        self.estimated.give_back(now, hold.to, hold.amount);
+        match &mut self.counted {
+            Counted::Windows(profile) => {
+                profile.give_back(now, hold.to, hold.amount);
+                profile.take(now, used_to.max(hold.to), used);
+            }
+            Counted::Bucket(bucket) => {
+                bucket.give(hold.amount);
+                bucket.charge(used);
+            }
+        }
+    }
+
+    /// Counts what was spent without a hold.
+    pub fn charge(&mut self, amount: u64, to: i64, now: i64) {
+        match &mut self.counted {
+            Counted::Windows(profile) => profile.take(now, to, amount),
+            Counted::Bucket(bucket) => bucket.charge(amount),
+        }
+    }
+
+    fn close(&mut self, hold: Hold, now: i64) {
+        self.open = self.open.saturating_sub(hold.amount);
+        if hold.from > now
+            && let Some(booked) = self.booked.get_mut(&hold.from)
+        {
+            *booked = booked.saturating_sub(hold.amount);
+            if *booked == 0 {
+                self.booked.remove(&hold.from);
+            }
+        }
+        if let Some(share) = self.shares.by.get_mut(&hold.principal) {
+            share.open = share.open.saturating_sub(hold.amount);
+        }
+    }
+
+    /// What was settled since a moment.
+    pub(crate) fn settled_since(&self, moment: i64) -> u64 {
+        let settled = self.learned.iter().flat_map(|learned| &learned.settled);
+        settled.filter(|(at, _)| *at >= moment).map(|(_, used)| *used).sum()
+    }
+
+    /// Remembers what a provider said.
+    pub(crate) fn learn(&mut self, heard: &crate::effect::Heard, now: i64) {
+        let learned = self.learned.get_or_insert_default();
+        learned.limit = heard.limit.or(learned.limit);
+        learned.reset_at = heard.reset_at.or(learned.reset_at);
+        if heard.limit.is_some() || heard.remaining.is_some() {
+            learned.reported_at = Some(now);
+        }
+        learned.began_at = learned.began_at.max(heard.began_at);
+        if let Some(until) = heard.closed_until {
+            self.closed_until = self.closed_until.max(until);
+        }
+        if let (Some(correction), Counted::Windows(profile)) = (heard.correction, &mut self.counted) {
+            profile.take(now, heard.corrected_to.unwrap_or(now), correction);
+        }
+    }
+
+    /// What is taken at `now`: spent, held and not yet forgotten.
+    pub fn taken(&self, pool: &Pool, now: i64) -> u64 {
+        match &self.counted {
+            Counted::Windows(profile) => profile.taken(now),
+            Counted::Bucket(bucket) => pool.limit.unwrap_or(0).saturating_sub(bucket.left()),
+        }
+    }
+
+    /// As it is shown. Time was let pass before.
+    pub fn read(&self, pool: &Pool, now: i64) -> Reading {
+        let limit = self.limit(pool);
+        let taken = self.taken(pool, now);
+        let booked: u64 = self.booked.values().sum();
+        let held = self.open.saturating_sub(booked);
+        let reset_at = match &self.counted {
+            Counted::Windows(_) => pool.window.reset_after(now, self.reset_at()),
+            Counted::Bucket(bucket) => Some(bucket.full_at()),
+        };
+        Reading {
+            limit,
+            used: taken.saturating_sub(held),
+            held,
+            booked,
+            left: limit.map(|limit| limit.saturating_sub(taken)),
+            estimated: self.estimated.taken(now).min(taken.saturating_sub(held)),
+            reset_at,
+            reported_at: self.learned.as_ref().and_then(|learned| learned.reported_at),
+        }
+    }
+
+    /// Is it as if it had never been used? Then it need not be kept.
+    pub fn is_idle(&self, now: i64) -> bool {
+        let nothing = match &self.counted {
+            Counted::Windows(profile) => profile.is_empty(),
+            Counted::Bucket(bucket) => bucket.is_idle(),
+        };
+        nothing
+            && self.open == 0
+            && self.learned.is_none()
+            && self.closed_until <= now
+            && self.estimated.is_empty()
+            && self.shares.by.is_empty()
+    }
+
+    /// The same meter under another configuration, and whether what is held in it is still held. What was
+    /// spent counts on; where the new one counts in another way, whoever keeps the holds holds them anew.
+    pub fn reconfigured(mut self, old: &Pool, new: &Pool, now: i64) -> (Self, bool) {
+        self.advance(now);
+        match (&mut self.counted, &new.window) {
+            (Counted::Bucket(bucket), Window::Bucket { refill, per }) => {
+                bucket.resize(new.limit.unwrap_or(0), *refill, *per);
+                (self, true)
+            }
+            (Counted::Windows(_), window) if !matches!(window, Window::Bucket { .. }) => (self, true),
+            _ => {
+                let spent = self.taken(old, now).saturating_sub(self.open);
+                let mut fresh = Self::new(new, now);
+                fresh.charge(spent, fresh.forgotten_at(new, now), now);
+                (fresh.learned, fresh.closed_until) = (self.learned, self.closed_until);
+                (fresh, false)
+            }
+        }
+    }
+}
+
+impl Shares {
+    fn advance(&mut self, now: i64) {
+        if now.saturating_sub(self.checked) >= LOOK_AGAIN {
+            self.by.retain(|_, share| share.open > 0 || now.saturating_sub(share.seen) < ACTIVE);
+            self.checked = now;
+        }
     }
 }
 

@@ -1,102 +1,123 @@
-use proptest::prelude::*;
-
 use super::*;
+use crate::config::{GovernorConfig, PoolConfig};
 
-fn minute() -> Meter {
-    Meter::windows(10, Span::Fixed { length: 60, offset: 0 })
+fn pool(window: &str, limit: u64) -> Pool {
+    let text = format!(r#"{{"id": "a:b", "limit": {limit}, "window": {window}}}"#);
+    let config: PoolConfig = serde_json::from_str(&text).unwrap();
+    Pool::build(&config, 0, 0).unwrap()
+}
+
+fn minute() -> Pool {
+    pool(r#"{"kind": "fixed", "every": "60ms"}"#, 10)
+}
+
+fn asked(amount: u64, validity: i64) -> Asked {
+    Asked { amount, validity, kept_free: 0 }
+}
+
+fn hold(pool: &Pool, meter: &Meter, from: i64, until: i64, amount: u64) -> Hold {
+    Hold { from, to: meter.counts_until(pool, until), amount, principal: 1 }
 }
 
 #[test]
 fn a_hold_that_is_settled_lower_gives_the_rest_back() {
-    let mut meter = minute();
-    let hold = Hold { from: 0, until: 30, amount: 8 };
-    meter.hold(hold);
-    assert_eq!(meter.earliest(5, 59, 3, 10, 0), Err(NoRoom::WithinReach));
-    meter.settle(hold, 2, 5);
-    assert_eq!((meter.taken(5), meter.earliest(5, 59, 8, 10, 0)), (2, Ok(5)));
+    let (pool, mut meter) = (minute(), Meter::new(&minute(), 0));
+    let held = hold(&pool, &meter, 0, 30, 8);
+    meter.hold(held, 0);
+    assert_eq!(meter.earliest(&pool, 5, 59, &asked(3, 10)), Err(NoRoom::WithinReach));
+    meter.settle(held, 2, meter.forgotten_at(&pool, 5), 5);
+    assert_eq!((meter.taken(&pool, 5), meter.earliest(&pool, 5, 59, &asked(8, 10))), (2, Ok(5)));
     // What was spent is forgotten with its window.
     meter.advance(60);
-    assert_eq!(meter.taken(60), 0);
+    assert_eq!(meter.taken(&pool, 60), 0);
 }
 
 #[test]
-fn a_hold_that_nobody_settles_counts_as_spent() {
-    let mut meter = minute();
-    meter.hold(Hold { from: 0, until: 30, amount: 10 });
+fn a_hold_that_nobody_settles_counts_as_spent_and_is_marked_as_estimated() {
+    let (pool, mut meter) = (minute(), Meter::new(&minute(), 0));
+    let held = hold(&pool, &meter, 0, 30, 10);
+    meter.hold(held, 0);
     meter.advance(45);
-    assert_eq!(meter.earliest(45, 59, 1, 5, 0), Err(NoRoom::WithinReach));
-    assert_eq!(meter.earliest(45, 100, 1, 5, 0), Ok(60));
+    meter.expire(held, 45);
+    assert_eq!(meter.earliest(&pool, 45, 59, &asked(1, 5)), Err(NoRoom::WithinReach));
+    assert_eq!(meter.earliest(&pool, 45, 100, &asked(1, 5)), Ok(60));
+    let reading = meter.read(&pool, 45);
+    assert_eq!((reading.used, reading.held, reading.estimated), (10, 0, 10));
+    meter.advance(60);
+    assert_eq!(meter.read(&pool, 60).estimated, 0);
 }
 
 #[test]
 fn what_runs_at_the_same_time_is_free_again_when_it_ends() {
-    let mut meter = Meter::windows(2, Span::Concurrency);
-    let hold = Hold { from: 0, until: 100, amount: 2 };
-    meter.hold(hold);
-    assert_eq!(meter.earliest(10, 20, 1, 50, 0), Err(NoRoom::WithinReach));
-    meter.settle(hold, 2, 10);
-    assert_eq!((meter.taken(10), meter.earliest(10, 20, 2, 50, 0)), (0, Ok(10)));
+    let pool = pool(r#"{"kind": "concurrency"}"#, 2);
+    let mut meter = Meter::new(&pool, 0);
+    let held = hold(&pool, &meter, 0, 100, 2);
+    meter.hold(held, 0);
+    assert_eq!(meter.earliest(&pool, 10, 20, &asked(1, 50)), Err(NoRoom::WithinReach));
+    meter.settle(held, 0, 10, 10);
+    assert_eq!(meter.earliest(&pool, 10, 20, &asked(2, 50)), Ok(10));
 }
 
 #[test]
 fn a_booking_is_kept_whatever_comes_later() {
-    let mut meter = minute();
-    meter.hold(Hold { from: 0, until: 30, amount: 10 });
-    let from = meter.earliest(1, 100, 4, 30, 0).unwrap();
+    let (pool, mut meter) = (minute(), Meter::new(&minute(), 0));
+    meter.hold(hold(&pool, &meter, 0, 30, 10), 0);
+    let from = meter.earliest(&pool, 1, 100, &asked(4, 30)).unwrap();
     assert_eq!(from, 60);
-    meter.hold(Hold { from, until: from + 30, amount: 4 });
+    meter.hold(hold(&pool, &meter, from, from + 30, 4), 1);
+    assert_eq!((meter.read(&pool, 1).held, meter.read(&pool, 1).booked), (10, 4));
     // Whoever asks for more than is left beside it waits longer, whenever he asks.
-    assert_eq!(meter.earliest(2, 119, 7, 30, 0), Err(NoRoom::WithinReach));
-    assert_eq!(meter.earliest(2, 200, 7, 30, 0), Ok(120));
-    assert_eq!(meter.earliest(2, 200, 6, 30, 0), Ok(60));
+    assert_eq!(meter.earliest(&pool, 2, 119, &asked(7, 30)), Err(NoRoom::WithinReach));
+    assert_eq!(meter.earliest(&pool, 2, 200, &asked(7, 30)), Ok(120));
+    assert_eq!(meter.earliest(&pool, 2, 200, &asked(6, 30)), Ok(60));
 }
 
 #[test]
 fn what_is_kept_free_is_for_others() {
-    let meter = minute();
-    assert_eq!(meter.earliest(0, 50, 8, 10, 2), Ok(0));
-    assert_eq!(meter.earliest(0, 50, 9, 10, 2), Err(NoRoom::WithinReach));
-    assert_eq!(meter.earliest(0, 50, 11, 10, 0), Err(NoRoom::Never));
+    let (pool, meter) = (minute(), Meter::new(&minute(), 0));
+    let background = |amount| Asked { kept_free: 2, ..asked(amount, 10) };
+    assert_eq!(meter.earliest(&pool, 0, 50, &background(8)), Ok(0));
+    assert_eq!(meter.earliest(&pool, 0, 50, &background(9)), Err(NoRoom::Never));
+    assert_eq!(meter.earliest(&pool, 0, 50, &asked(11, 10)), Err(NoRoom::Never));
 }
 
-fn meters() -> impl Strategy<Value = Meter> {
-    let windows = |span: Span| move |limit: u64| Meter::windows(limit, span);
-    prop_oneof![
-        ((5..30_u64), (5..40_i64), (0..40_i64)).prop_map(move |(limit, length, offset)| windows(
-            Span::Fixed { length, offset }
-        )(
-            limit
-        )),
-        ((5..30_u64), (5..40_i64))
-            .prop_map(move |(limit, length)| windows(Span::Sliding { length })(limit)),
-        (5..30_u64).prop_map(windows(Span::Concurrency)),
-        ((5..30_u64), (1..5_u64), (1..20_i64))
-            .prop_map(|(limit, refill, per)| Meter::bucket(limit, refill, per, 0)),
-    ]
+#[test]
+fn a_share_is_a_part_of_the_limit_while_others_are_there() {
+    let (pool, mut meter) = (minute(), Meter::new(&minute(), 0));
+    let first = Hold { principal: 1, ..hold(&pool, &meter, 0, 30, 5) };
+    meter.hold(first, 0);
+    assert!(meter.is_within_share(&pool, 1, 5), "alone, it may have all");
+    meter.note(2, 0);
+    assert!(!meter.is_within_share(&pool, 1, 1));
+    assert!(meter.is_within_share(&pool, 2, 9), "whoever holds nothing may hold what fits");
+    meter.settle(first, 5, 60, 1);
+    assert!(meter.is_within_share(&pool, 1, 5));
+    // Whoever is not heard of any more takes no share.
+    meter.hold(Hold { principal: 1, ..hold(&pool, &meter, 2, 30, 5) }, 2);
+    meter.advance(20_000);
+    assert!(meter.is_within_share(&pool, 1, 5));
 }
 
-proptest! {
-    /// All or nothing, and the earliest moment for all of them: checked against trying every moment.
-    #[test]
-    fn several_meters_are_met_at_the_first_moment_that_suits_all(
-        meters in prop::collection::vec(meters(), 1..4),
-        earlier in prop::collection::vec((0..4_usize, 0..40_i64, 1..8_u64), 0..20),
-        amounts in prop::collection::vec(1..12_u64, 4),
-        validity in 1..30_i64,
-        reach in 0..120_i64,
-    ) {
-        let mut meters = meters;
-        for (which, from, amount) in earlier {
-            let count = meters.len();
-            let meter = &mut meters[which % count];
-            if meter.earliest(from, from, amount, validity, 0) == Ok(from) {
-                meter.hold(Hold { from, until: from + validity, amount });
-            }
-        }
-        let draws: Vec<(&Meter, Draw)> =
-            meters.iter().zip(&amounts).map(|(meter, amount)| (meter, Draw { amount: *amount, kept_free: 0 })).collect();
-        let fits = |at: i64| draws.iter().all(|(meter, draw)| meter.earliest(at, at, draw.amount, validity, 0) == Ok(at));
-        let expected = (0..=reach).find(|at| fits(*at));
-        prop_assert_eq!(earliest_for_all(&draws, 0, reach, validity).ok(), expected);
-    }
+#[test]
+fn a_meter_that_is_as_if_never_used_need_not_be_kept() {
+    let (pool, mut meter) = (minute(), Meter::new(&minute(), 0));
+    let held = hold(&pool, &meter, 0, 30, 8);
+    meter.hold(held, 0);
+    meter.settle(held, 8, 60, 10);
+    meter.advance(20);
+    assert!(!meter.is_idle(20));
+    meter.advance(30_000);
+    assert!(meter.is_idle(30_000));
+}
+
+#[test]
+fn a_pool_that_becomes_a_bucket_counts_what_was_spent() {
+    let fixed = minute();
+    let bucket = pool(r#"{"kind": "bucket", "refill": 1, "every": "1s"}"#, 10);
+    let mut meter = Meter::new(&fixed, 0);
+    meter.charge(7, 60, 0);
+    let (meter, holds) = meter.reconfigured(&fixed, &bucket, 1);
+    assert!(!holds);
+    assert_eq!(meter.read(&bucket, 1).left, Some(3));
+    assert!(GovernorConfig::usual().build(0).is_ok());
 }

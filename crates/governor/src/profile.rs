@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// The sum of all amounts that are taken, as a function of time from a moment on. Only the changes are kept,
 /// so that it costs nothing to wait, and what is over is forgotten.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Profile {
     /// The moment up to which it is forgotten.
     at: i64,
@@ -15,7 +17,7 @@ pub struct Profile {
 }
 
 /// What begins and what ends at one moment. Kept apart, so that taking back leaves no trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Change {
     begins: u64,
     ends: u64,
@@ -35,7 +37,7 @@ impl Profile {
     pub fn advance(&mut self, now: i64) {
         while let Some(entry) = self.changes.first_entry().filter(|entry| *entry.key() <= now) {
             let change = entry.remove();
-            self.taken = (self.taken + change.begins).saturating_sub(change.ends);
+            self.taken = self.taken.saturating_add(change.begins).saturating_sub(change.ends);
         }
         self.at = self.at.max(now);
     }
@@ -69,7 +71,7 @@ impl Profile {
         if to <= from || amount == 0 {
             return;
         }
-        let apply = |sum: u64| if is_taken { sum + amount } else { sum.saturating_sub(amount) };
+        let apply = |sum: u64| if is_taken { sum.saturating_add(amount) } else { sum.saturating_sub(amount) };
         if from == self.at {
             self.taken = apply(self.taken);
         } else {
@@ -83,7 +85,7 @@ impl Profile {
     }
 
     /// The first moment from `now` to `latest` at which `amount` fits below `limit`, for the whole span that
-    /// it takes if it begins then. `until` gives the end of that span.
+    /// it takes if it begins then. `until` gives the end of that span; whoever begins later ends no earlier.
     pub fn earliest(
         &self,
         now: i64,
@@ -92,19 +94,23 @@ impl Profile {
         limit: u64,
         until: impl Fn(i64) -> i64,
     ) -> Result<i64, NoRoom> {
-        if amount > limit {
-            return Err(NoRoom::Never);
+        let room = limit.checked_sub(amount).ok_or(NoRoom::Never)?;
+        let (mut from, mut ends, mut is_over) = (now, until(now), false);
+        // One pass: whatever begins at or before a moment without room contains it, so that the next chance
+        // is where there is room again, and nothing before it needs to be looked at twice.
+        for (at, level) in self.levels(now) {
+            if is_over && level <= room {
+                (from, ends, is_over) = (at, until(at), false);
+            }
+            if from > latest {
+                return Err(NoRoom::WithinReach);
+            }
+            if !is_over && at >= ends && at > from {
+                return Ok(from);
+            }
+            is_over |= level > room;
         }
-        let room = limit - amount;
-        let fits = |from: i64| self.peak(from, until(from)) <= room;
-        // Room appears only where something ends; nothing is gained by looking in between.
-        let ends =
-            self.changes.range(now..).filter(|(_, change)| change.ends > 0).map(|(at, _)| *at);
-        std::iter::once(now)
-            .chain(ends.skip_while(|at| *at <= now))
-            .take_while(|from| *from <= latest)
-            .find(|from| fits(*from))
-            .ok_or(NoRoom::WithinReach)
+        if is_over || from > latest { Err(NoRoom::WithinReach) } else { Ok(from) }
     }
 
     /// The levels from `from` on: what is taken at `from`, and after each change.
@@ -112,13 +118,18 @@ impl Profile {
         let mut level = self.taken;
         let mut after = self.changes.iter().peekable();
         while let Some((_, change)) = after.next_if(|(at, _)| **at <= from) {
-            level = (level + change.begins).saturating_sub(change.ends);
+            level = level.saturating_add(change.begins).saturating_sub(change.ends);
         }
         let later = after.scan(level, |level, (at, change)| {
-            *level = (*level + change.begins).saturating_sub(change.ends);
+            *level = level.saturating_add(change.begins).saturating_sub(change.ends);
             Some((*at, *level))
         });
         std::iter::once((from.max(self.at), level)).chain(later)
+    }
+
+    /// Is nothing taken, now or later?
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0 && self.changes.is_empty()
     }
 
     /// How many moments are kept: a measure of what it costs.

@@ -1,0 +1,746 @@
+//! Deciding: halt, claims, routes, capacity, hard limits; then wait, switch or deny. The decision is worked
+//! out first, and only then applied, by the very event that records it.
+
+use std::sync::Arc;
+
+use tollgate_contract::{Reason, Urgency, id::IntentId};
+
+use crate::{
+    decision::{Decision, PoolShown, TraceStep},
+    effect::{About, Answer, Decided, Drawn, Effect, Event, Registered, Target},
+    identity::Named,
+    intent::{Asker, Expected, Intent, UNKNOWN},
+    meter::Asked,
+    profile::NoRoom,
+    setup::{Pool, Work},
+    state::{Governor, Meters, OpenHold, principal},
+};
+
+/// How many other credentials are tried.
+const MOST_SWITCHES: usize = 16;
+
+/// How often a slot is moved to a rounder time before it is given up.
+const MOST_ROUNDS: usize = 8;
+
+/// An ask with all that the governor cannot make by itself.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Who asks.
+    pub asker: &'a Asker,
+    /// For what.
+    pub intent: &'a Intent,
+    /// The name of this intent.
+    pub id: IntentId,
+    /// The name that its credential gets if it was never named before, and the salt for its hash.
+    pub fresh: &'a Fresh,
+    /// The caller's own name for this ask, hashed, and a hash of what is asked.
+    pub request: Option<(&'a str, &'a str)>,
+    /// The hash of the free text that came along.
+    pub context_hash: Option<&'a str>,
+    /// Does the caller want to see every step?
+    pub wants_trace: bool,
+}
+
+/// What a credential is called from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fresh {
+    /// In events.
+    pub pseudonym: Arc<str>,
+    /// For its hash.
+    pub salt: String,
+    /// SHA-256 of the salt and the name.
+    pub name_hash: Box<str>,
+}
+
+/// A decision and what it leads to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The answer.
+    pub decision: Decision,
+    /// What happened, in order. It has been applied.
+    pub events: Vec<Event>,
+    /// A credential that was named for the first time: to be kept beside the chain.
+    pub named: Option<Arc<Named>>,
+}
+
+/// The same `request_id` was used for something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnotherRequest;
+
+/// What is asked of one meter.
+struct Line {
+    place: usize,
+    pool: Arc<Pool>,
+    key: Arc<str>,
+    asked: Asked,
+}
+
+impl Line {
+    fn drawn(&self, to: Option<i64>) -> Drawn {
+        let pool = Arc::clone(&self.pool.id);
+        Drawn { pool, key: Arc::clone(&self.key), amount: self.asked.amount, to }
+    }
+}
+
+/// A no, and why.
+#[derive(Debug, Clone)]
+struct No {
+    reason: Reason,
+    pool: Option<Arc<str>>,
+    retry_at: Option<i64>,
+    why: String,
+}
+
+impl No {
+    fn new(reason: Reason, why: impl Into<String>) -> Self {
+        Self { reason, pool: None, retry_at: None, why: why.into() }
+    }
+
+    fn by(pool: &Pool, reason: Reason, retry_at: Option<i64>, why: impl Into<String>) -> Self {
+        Self { reason, pool: Some(Arc::clone(&pool.id)), retry_at, why: why.into() }
+    }
+}
+
+/// Where there is room.
+enum Room {
+    Now,
+    At(i64),
+}
+
+/// What is known of an ask while it is decided.
+struct Deciding<'a> {
+    ask: &'a Ask<'a>,
+    now: i64,
+    agent: Arc<str>,
+    urgency: Urgency,
+    trace: Vec<TraceStep>,
+    /// Why its urgency is not what it claims.
+    demotion: Option<String>,
+}
+
+impl Deciding<'_> {
+    fn step(&mut self, policy: &str, result: &'static str, why: impl FnOnce() -> (String, String)) {
+        if self.ask.wants_trace {
+            let (condition, reason) = why();
+            let policy_id = policy.to_owned();
+            self.trace.push(TraceStep { policy_id, rule_index: None, condition, result, reason });
+        }
+    }
+}
+
+impl Governor {
+    /// Decides an intent, and applies what was decided.
+    pub fn decide(&mut self, ask: &Ask<'_>, now: i64) -> Result<Outcome, AnotherRequest> {
+        let now = self.advance(now);
+        if let Some(known) = self.asked_before(ask)? {
+            return Ok(Outcome { decision: known, events: Vec::new(), named: None });
+        }
+        let agent: Arc<str> = ask.intent.agent_id.as_str().into();
+        let urgency = ask.intent.urgency;
+        let mut deciding =
+            Deciding { ask, now, agent, urgency, trace: Vec::new(), demotion: None };
+        let mut events = Vec::with_capacity(2);
+        let mut named = None;
+        let found = self.identities.by_name(&ask.intent.identity_id).cloned();
+        let mut identity = found.as_ref().map(|named| Arc::clone(&named.pseudonym));
+        let mut decided = match self.may_ask(&mut deciding, identity.as_deref()) {
+            Err(no) => self.refused(&mut deciding, no, Vec::new()),
+            Ok(()) => {
+                if identity.is_none() {
+                    let new = self.name_identity(ask, now, &mut events);
+                    identity = Some(Arc::clone(&new.pseudonym));
+                    named = Some(new);
+                }
+                let own = identity.clone().unwrap_or_else(|| "".into());
+                self.demote(&mut deciding);
+                let (decided, switched) = match ask.intent.renew {
+                    Some(earlier) => (self.renew(&mut deciding, earlier), None),
+                    None => self.room(&mut deciding, &own),
+                };
+                if let Some(other) = &switched {
+                    identity = Some(Arc::clone(&other.pseudonym));
+                }
+                (decided.0, decided.1, switched)
+            }
+        };
+        let effect = &mut decided.0;
+        effect.request = ask.request.map(|(name, content)| format!("{name}.{content}").into());
+        effect.context_hash = ask.context_hash.map(Into::into);
+        effect.demoted_until = self.judge(&deciding);
+        let about = About {
+            agent: Some(Arc::clone(&deciding.agent)),
+            identity,
+            workload: Some(ask.intent.workload_id.as_str().into()),
+            scope: Some(ask.intent.scope_id.as_str().into()),
+            intent: Some(ask.intent.renew.filter(|_| effect.renews).unwrap_or(ask.id)),
+        };
+        let (effect, why, switched) = decided;
+        let event = Event { ts: now, about, effect: Effect::Decided(Box::new(effect)) };
+        self.apply(&event);
+        let decision = self.told(&deciding, &event, why, switched.as_deref());
+        events.push(event);
+        Ok(Outcome { decision, events, named })
+    }
+
+    /// The answer that was given to the same ask before.
+    fn asked_before(&self, ask: &Ask<'_>) -> Result<Option<Decision>, AnotherRequest> {
+        let Some((name, content)) = ask.request else { return Ok(None) };
+        let Some(known) = self.requests.get(name) else { return Ok(None) };
+        let is_same = known.decided.request.as_deref().and_then(|request| request.split_once('.'));
+        if is_same.map(|(_, before)| before) != Some(content) {
+            return Err(AnotherRequest);
+        }
+        let mut decision = Decision::new(known.intent, known.ts, &known.decided);
+        decision.pools = self.shown(&known.decided.pools, known.ts);
+        decision.why = "the same ask was answered before".to_owned();
+        Ok(Some(decision))
+    }
+
+    /// Halt and claims.
+    fn may_ask(&self, deciding: &mut Deciding<'_>, identity: Option<&str>) -> Result<(), No> {
+        let (asker, intent) = (deciding.ask.asker, deciding.ask.intent);
+        if let Some(halt) = self.halts.iter().find(|halt| match &halt.target {
+            Target::All => true,
+            Target::Agent(agent) => **agent == *intent.agent_id,
+            Target::Identity(halted) => Some(&**halted) == identity,
+            Target::Workload(workload) => **workload == *intent.workload_id,
+            Target::Scope(scope) => **scope == *intent.scope_id,
+            Target::Pool(_) => false,
+        }) {
+            let why = format!("{} is halted; a person must resume it", halt.target);
+            deciding.step("halt", "deny", || ("nothing is halted".to_owned(), why.clone()));
+            return Err(No::new(Reason::Halted, why));
+        }
+        deciding.step("halt", "pass", || ("nothing is halted".to_owned(), String::new()));
+        let refuse = |what: &str| Err(No::new(Reason::PolicyViolation, what));
+        let claimed = if !asker.may_be(&intent.agent_id) {
+            refuse("the key may not speak for this agent")
+        } else if !asker.may_use(&intent.identity_id) {
+            refuse("the key may not use this identity")
+        } else if intent.urgency > asker.max_urgency {
+            refuse("the key may not claim this urgency")
+        } else if identity.is_none()
+            && asker.is_keyless
+            && self.identities.keyless() >= self.keyless_identities()
+        {
+            refuse("callers without a key have named too many identities; use a key, or register it")
+        } else {
+            Ok(())
+        };
+        let (result, why) = match &claimed {
+            Ok(()) => ("pass", String::new()),
+            Err(no) => ("deny", no.why.clone()),
+        };
+        deciding.step("claims", result, || ("the caller may claim this".to_owned(), why));
+        claimed
+    }
+
+    fn keyless_identities(&self) -> usize {
+        usize::try_from(self.setup.settings().keyless_identities).unwrap_or(usize::MAX)
+    }
+
+    /// A credential is named for the first time.
+    fn name_identity(&mut self, ask: &Ask<'_>, now: i64, events: &mut Vec<Event>) -> Arc<Named> {
+        let named = Named {
+            name: ask.intent.identity_id.clone(),
+            pseudonym: Arc::clone(&ask.fresh.pseudonym),
+            salt: ask.fresh.salt.clone(),
+            kind: None,
+            group: None,
+            metadata: None,
+            since_ms: now,
+        };
+        events.push(self.register(named.clone(), ask.fresh, ask.asker.is_keyless, now));
+        Arc::new(named)
+    }
+
+    /// Makes a credential known, and gives the event that says so.
+    pub fn register(&mut self, named: Named, fresh: &Fresh, keyless: bool, now: i64) -> Event {
+        let now = self.advance(now);
+        let registered = Registered {
+            pseudonym: Arc::clone(&named.pseudonym),
+            keyless,
+            name_hash: fresh.name_hash.clone(),
+        };
+        let about = About { identity: Some(Arc::clone(&named.pseudonym)), ..About::default() };
+        let event = Event { ts: now, about, effect: Effect::Registered(registered) };
+        self.apply(&event);
+        self.identities.put(named);
+        event
+    }
+
+    /// Whoever does not say who it is, or has cried wolf, is taken for background work.
+    fn demote(&self, deciding: &mut Deciding<'_>) {
+        let (asker, intent) = (deciding.ask.asker, deciding.ask.intent);
+        let who = principal(&asker.account, &intent.agent_id);
+        let binned = self.conduct.get(&who).and_then(|c| c.demoted_until(deciding.now));
+        let why = if intent.identity_id == UNKNOWN || intent.scope_id == UNKNOWN {
+            Some("who does not say who or where it is counts as background work".to_owned())
+        } else {
+            binned.map(|until| {
+                let left = (until - deciding.now) / 1000 + 1;
+                format!("the agent is demoted to background work for another {left} s: it claimed high urgency too often, or acted without asking")
+            })
+        };
+        if why.is_some() {
+            deciding.urgency = Urgency::Background;
+            let said = why.clone().unwrap_or_default();
+            deciding.step("conduct", "demote", || ("the agent is believed".to_owned(), said));
+        }
+        deciding.demotion = why;
+    }
+
+    /// Is the agent demoted from here on?
+    fn judge(&self, deciding: &Deciding<'_>) -> Option<i64> {
+        let (asker, intent) = (deciding.ask.asker, deciding.ask.intent);
+        if asker.is_vouched || intent.urgency != Urgency::High {
+            return None;
+        }
+        let who = principal(&asker.account, &intent.agent_id);
+        let conduct = self.conduct.get(&who)?;
+        if conduct.demoted_until(deciding.now).is_some() {
+            return None;
+        }
+        conduct.would_ask(deciding.now, true, &self.setup.settings().sin_bin)
+    }
+
+    /// Looks for room, now or later, or with another credential.
+    #[expect(clippy::type_complexity, reason = "a decision with its reason, and another credential")]
+    fn room(
+        &mut self,
+        deciding: &mut Deciding<'_>,
+        identity: &Arc<str>,
+    ) -> ((Decided, String), Option<Arc<Named>>) {
+        let intent = deciding.ask.intent;
+        let lines = self.lines(deciding, identity, &intent.identity_id);
+        if lines.is_empty() {
+            let why = "no route says which pools this work draws on";
+            deciding.step("routes", "deny", || ("a route maps the work".to_owned(), why.to_owned()));
+            let no = No::new(Reason::UnmappedWorkload, why);
+            let (effect, why, _) = self.refused(deciding, no, Vec::new());
+            return ((effect, why), None);
+        }
+        deciding.step("routes", "pass", || {
+            let pools: Vec<&str> = lines.iter().map(|line| &*line.pool.id).collect();
+            ("a route maps the work".to_owned(), pools.join(", "))
+        });
+        let no = match self.find(deciding, &lines, None) {
+            Ok(Room::Now) => return (self.approved(deciding, &lines, deciding.now, false), None),
+            Ok(Room::At(at)) => return (self.approved(deciding, &lines, at, false), None),
+            Err(no) => no,
+        };
+        if let Some((lines, other)) = self.switch(deciding, &no) {
+            let (mut effect, why) = self.approved(deciding, &lines, deciding.now, false);
+            effect.decision = Answer::ApproveWithModifications;
+            return ((effect, why), Some(other));
+        }
+        let drawn = lines.iter().map(|line| line.drawn(None)).collect();
+        let (effect, why, _) = self.refused(deciding, no, drawn);
+        ((effect, why), None)
+    }
+
+    /// What the work draws on, meter by meter.
+    fn lines(&mut self, deciding: &Deciding<'_>, identity: &Arc<str>, name: &str) -> Vec<Line> {
+        let intent = deciding.ask.intent;
+        let work = Work {
+            agent: &intent.agent_id,
+            identity: name,
+            workload: &intent.workload_id,
+            scope: &intent.scope_id,
+        };
+        let setup = Arc::clone(&self.setup);
+        let draws = setup.draws_of(&work, &intent.expected);
+        let lines = draws.into_iter().filter_map(|draw| {
+            let pool = Arc::clone(setup.pool(draw.pool)?);
+            let key = deciding.key(&pool, identity);
+            let asked = Asked { amount: draw.amount, validity: 0, kept_free: 0 };
+            Some(Line { place: draw.pool, pool, key, asked })
+        });
+        self.prepared(lines.collect(), deciding)
+    }
+
+    /// Lets the time pass for each line's meter, and works out for how long and beside what it must fit.
+    fn prepared(&mut self, mut lines: Vec<Line>, deciding: &Deciding<'_>) -> Vec<Line> {
+        let longest = self.setup.longest_validity();
+        let usual = lines.iter().map(|line| line.pool.validity).min().unwrap_or(0);
+        let hinted = deciding.ask.intent.duration_ms.unwrap_or(0).max(0);
+        let validity = usual.max(hinted).min(longest.max(usual));
+        let percent = self.setup.settings().headroom_percent.of(deciding.urgency);
+        for line in &mut lines {
+            let Some(meters) = self.meters.get_mut(line.place) else { continue };
+            let limit = match meters.get_mut(&line.key) {
+                Some(meter) => {
+                    meter.advance(deciding.now);
+                    meter.limit(&line.pool)
+                }
+                None => line.pool.limit,
+            };
+            line.asked.validity = validity;
+            line.asked.kept_free = limit.map_or(0, |limit| Pool::kept_free(limit, percent));
+        }
+        lines
+    }
+
+    /// The first moment within reach at which every line fits.
+    fn find(
+        &self,
+        deciding: &mut Deciding<'_>,
+        lines: &[Line],
+        renewing: Option<&OpenHold>,
+    ) -> Result<Room, No> {
+        let now = deciding.now;
+        let reach = if renewing.is_some() { 0 } else { self.setup.horizon(deciding.urgency) };
+        for line in lines {
+            self.is_open(deciding, line)?;
+        }
+        let mut at = now;
+        for _ in 0..MOST_ROUNDS {
+            let found = self.all_fit(deciding, lines, at)?;
+            if found == now {
+                return Ok(Room::Now);
+            }
+            // Far slots are at round times, so that there are not too many of them.
+            let rounded = round(found, now);
+            if found > now.saturating_add(reach) {
+                return Err(self.too_late(deciding, lines, found));
+            }
+            if rounded == found || self.all_fit(deciding, lines, rounded)? == rounded {
+                let slot = rounded.max(found);
+                if slot > now.saturating_add(reach) {
+                    return Err(self.too_late(deciding, lines, slot));
+                }
+                return Ok(Room::At(slot));
+            }
+            at = rounded;
+        }
+        Err(self.too_late(deciding, lines, at))
+    }
+
+    /// Halts, capacity, reports that are too old, and shares: what no wait can mend.
+    fn is_open(&self, deciding: &mut Deciding<'_>, line: &Line) -> Result<(), No> {
+        let (pool, now) = (&line.pool, deciding.now);
+        let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
+        if self.halts.iter().any(|halt| halt.target == Target::Pool(Arc::clone(&pool.id))) {
+            return deny(Reason::Halted, None, "the pool is halted; a person must resume it".to_owned());
+        }
+        let meter = self.meters_of(line).and_then(|meters| meters.get(&line.key));
+        let limit = meter.map_or(pool.limit, |meter| meter.limit(pool));
+        if !pool.hard {
+            return Ok(());
+        }
+        if let Some(limit) = limit
+            && line.asked.amount > limit.saturating_sub(line.asked.kept_free)
+        {
+            let why = format!(
+                "{} {} are asked for, and the pool never holds more than {}",
+                line.asked.amount,
+                pool.unit,
+                limit.saturating_sub(line.asked.kept_free)
+            );
+            return deny(Reason::HardLimitReached, None, why);
+        }
+        if let (Some(stale_after), Some(learned)) = (pool.stale_after, meter.and_then(|m| m.learned()))
+            && let Some(reported) = learned.reported_at
+            && now.saturating_sub(reported) > stale_after
+            && deciding.urgency != Urgency::High
+        {
+            let why = "the provider has not reported for too long; only high urgency passes";
+            return deny(Reason::HardLimitReached, Some(now + 5000), why.to_owned());
+        }
+        let who = principal(&deciding.ask.asker.account, &deciding.agent);
+        if let Some(meter) = meter
+            && !meter.is_within_share(pool, who, line.asked.amount)
+        {
+            let why = "others are active in the pool, and this agent holds its share of it already";
+            return deny(Reason::HardLimitReached, Some(now + 1000), why.to_owned());
+        }
+        Ok(())
+    }
+
+    fn meters_of(&self, line: &Line) -> Option<&Meters> {
+        self.meters.get(line.place)
+    }
+
+    /// When a line fits, from a moment on.
+    fn fits_at(&self, deciding: &Deciding<'_>, line: &Line, from: i64) -> Result<i64, NoRoom> {
+        if !line.pool.hard && deciding.urgency != Urgency::Background {
+            return Ok(from);
+        }
+        match self.meters_of(line).and_then(|meters| meters.get(&line.key)) {
+            Some(meter) => meter.earliest(&line.pool, from, i64::MAX, &line.asked),
+            // Nobody has used it yet.
+            None => Ok(from),
+        }
+    }
+
+    /// The first moment from `from` on at which all lines fit together.
+    fn all_fit(&self, deciding: &Deciding<'_>, lines: &[Line], from: i64) -> Result<i64, No> {
+        let mut at = from;
+        loop {
+            let mut moved = at;
+            for line in lines {
+                moved = self.fits_at(deciding, line, moved).map_err(|no_room| match no_room {
+                    NoRoom::Never => No::by(
+                        &line.pool,
+                        Reason::HardLimitReached,
+                        None,
+                        "more is asked for than the pool ever holds",
+                    ),
+                    NoRoom::WithinReach => No::by(
+                        &line.pool,
+                        Reason::HardLimitReached,
+                        Some(deciding.now + 1000),
+                        "everything is held by others; there is room when they report or their time is over",
+                    ),
+                })?;
+                if moved > deciding.now && moved > at && !line.pool.window.can_book() {
+                    let why = "the pool is full, and when there is room again is not ours to promise";
+                    return Err(No::by(&line.pool, Reason::DeferUntilReset, Some(moved), why));
+                }
+            }
+            if moved == at {
+                return Ok(at);
+            }
+            at = moved;
+        }
+    }
+
+    /// There is room, but later than this urgency may book.
+    fn too_late(&self, deciding: &Deciding<'_>, lines: &[Line], at: i64) -> No {
+        let decides = |line: &&Line| {
+            self.fits_at(deciding, line, deciding.now).is_ok_and(|fits| fits > deciding.now)
+        };
+        let Some(line) = lines.iter().find(decides).or(lines.first()) else {
+            return No::new(Reason::HardLimitReached, "there is no room");
+        };
+        let resets = matches!(
+            line.pool.window,
+            crate::window::Window::Fixed { .. } | crate::window::Window::Calendar(_)
+        );
+        let reason = if resets { Reason::DeferUntilReset } else { Reason::HardLimitReached };
+        No::by(&line.pool, reason, Some(at), "there is room later than this urgency may book ahead")
+    }
+
+    /// Another credential of the same group that has room now.
+    fn switch(&mut self, deciding: &mut Deciding<'_>, no: &No) -> Option<(Vec<Line>, Arc<Named>)> {
+        let intent = deciding.ask.intent;
+        if !intent.can_switch || matches!(no.reason, Reason::Halted) {
+            return None;
+        }
+        let own = self.identities.by_name(&intent.identity_id)?;
+        let others: Vec<Arc<Named>> = self
+            .identities
+            .group(own.group.as_deref()?)
+            .iter()
+            .filter(|named| named.name != intent.identity_id)
+            .take(MOST_SWITCHES)
+            .cloned()
+            .collect();
+        for other in others {
+            let halted = Target::Identity(Arc::clone(&other.pseudonym));
+            if !deciding.ask.asker.may_use(&other.name)
+                || self.halts.iter().any(|halt| halt.target == halted)
+            {
+                continue;
+            }
+            let lines = self.lines(deciding, &other.pseudonym, &other.name);
+            if !lines.is_empty() && matches!(self.find(deciding, &lines, None), Ok(Room::Now)) {
+                return Some((lines, other));
+            }
+        }
+        None
+    }
+
+    /// Goes on with an earlier hold: what is added is held in addition, and all of it is valid for longer.
+    fn renew(&mut self, deciding: &mut Deciding<'_>, earlier: IntentId) -> (Decided, String) {
+        let asker = deciding.ask.asker;
+        let is_own = |hold: &&OpenHold| {
+            hold.account == asker.account && *hold.agent == *deciding.agent && !hold.is_over
+        };
+        let Some(hold) = self.holds.get(&earlier).filter(is_own).cloned() else {
+            let why = "there is no open hold of this caller under that name; ask anew";
+            let no = No::new(Reason::PolicyViolation, why);
+            let (effect, why, _) = self.refused(deciding, no, Vec::new());
+            return (effect, why);
+        };
+        let expected = &deciding.ask.intent.expected;
+        let setup = Arc::clone(&self.setup);
+        let mut lines = Vec::with_capacity(hold.pools.len());
+        for (number, drawn) in hold.pools.iter().enumerate() {
+            let Some(place) = setup.place_of(&drawn.pool) else { continue };
+            let Some(pool) = setup.pool(place).cloned() else { continue };
+            let added = added(expected, &pool, number == 0);
+            let amount = drawn.amount.saturating_add(added);
+            let asked = Asked { amount, validity: 0, kept_free: 0 };
+            lines.push(Line { place, pool, key: Arc::clone(&drawn.key), asked });
+        }
+        let lines = self.prepared(lines, deciding);
+        // Whether it fits is asked as if the earlier hold were not there.
+        self.lift(earlier);
+        let found = self.find(deciding, &lines, Some(&hold));
+        self.put_back(&hold);
+        match found {
+            Ok(Room::Now) => {
+                let (mut effect, why) = self.approved(deciding, &lines, deciding.now, true);
+                effect.renews = true;
+                (effect, why)
+            }
+            Ok(Room::At(_)) => {
+                let no = No::new(Reason::HardLimitReached, "there is no room to go on; stop now");
+                let (effect, why, _) = self.refused(deciding, no, Vec::new());
+                (effect, why)
+            }
+            Err(no) => {
+                let drawn = lines.iter().map(|line| line.drawn(None)).collect();
+                let (effect, why, _) = self.refused(deciding, no, drawn);
+                (effect, why)
+            }
+        }
+    }
+
+    fn base(deciding: &Deciding<'_>, decision: Answer, pools: Vec<Drawn>) -> Decided {
+        let (asker, intent) = (deciding.ask.asker, deciding.ask.intent);
+        Decided {
+            caller: Arc::clone(&asker.key),
+            account: Arc::clone(&asker.account),
+            urgency: deciding.urgency,
+            claimed: (deciding.urgency != intent.urgency).then_some(intent.urgency),
+            expected_cost: intent.expected.clone(),
+            decision,
+            reason: None,
+            pool: None,
+            retry_at: None,
+            from: None,
+            until: None,
+            pools,
+            renews: false,
+            request: None,
+            context_hash: None,
+            demoted_until: None,
+        }
+    }
+
+    fn approved(
+        &self,
+        deciding: &mut Deciding<'_>,
+        lines: &[Line],
+        from: i64,
+        renews: bool,
+    ) -> (Decided, String) {
+        let validity = lines.first().map_or(0, |line| line.asked.validity);
+        let until = from.saturating_add(validity);
+        let reset = |line: &Line| {
+            self.meters_of(line).and_then(|meters| meters.get(&line.key)).and_then(|m| m.reset_at())
+        };
+        let drawn = lines
+            .iter()
+            .map(|line| line.drawn(Some(line.pool.window.counts_until(until, reset(line)))))
+            .collect();
+        let waits = from > deciding.now;
+        for line in lines {
+            let result = if waits { "wait" } else { "pass" };
+            deciding.step(&line.pool.id, result, || {
+                let condition = format!("there is room for {} {}", line.asked.amount, line.pool.unit);
+                (condition, String::new())
+            });
+        }
+        let answer = if waits { Answer::ApproveWithModifications } else { Answer::Approve };
+        let effect = Decided {
+            from: Some(from),
+            until: Some(until),
+            renews,
+            ..Self::base(deciding, answer, drawn)
+        };
+        (effect, String::new())
+    }
+
+    fn refused(
+        &self,
+        deciding: &mut Deciding<'_>,
+        no: No,
+        drawn: Vec<Drawn>,
+    ) -> (Decided, String, Option<Arc<Named>>) {
+        if let Some(pool) = &no.pool {
+            deciding.step(pool, "deny", || ("there is room".to_owned(), no.why.clone()));
+        }
+        let effect = Decided {
+            reason: Some(no.reason),
+            pool: no.pool,
+            retry_at: no.retry_at,
+            ..Self::base(deciding, Answer::DenyWithReason, drawn)
+        };
+        (effect, no.why, None)
+    }
+
+    /// The decision as it is told.
+    fn told(
+        &mut self,
+        deciding: &Deciding<'_>,
+        event: &Event,
+        why: String,
+        switched: Option<&Named>,
+    ) -> Decision {
+        let Effect::Decided(decided) = &event.effect else {
+            return Decision::nothing(deciding.ask.id, deciding.now);
+        };
+        let intent = event.about.intent.unwrap_or(deciding.ask.id);
+        let mut decision = Decision::new(intent, deciding.now, decided);
+        decision.why = why;
+        decision.demotion.clone_from(&deciding.demotion);
+        decision.identity_switch = switched.map(|named| named.name.clone());
+        decision.trace = deciding.ask.wants_trace.then(|| deciding.trace.clone());
+        decision.pools = self.shown(&decided.pools, deciding.now);
+        decision
+    }
+
+    fn shown(&self, drawn: &[Drawn], now: i64) -> Vec<PoolShown> {
+        let shown = drawn.iter().filter_map(|drawn| {
+            let place = self.setup.place_of(&drawn.pool)?;
+            let pool = self.setup.pool(place)?;
+            let meter = self.meters.get(place)?.get(&drawn.key)?;
+            let reading = meter.read(pool, now.max(self.now()));
+            Some(PoolShown {
+                id: Arc::clone(&drawn.pool),
+                unit: Arc::clone(&pool.unit),
+                amount: drawn.amount,
+                limit: reading.limit,
+                remaining: reading.left,
+                reset_at: reading.reset_at,
+            })
+        });
+        shown.collect()
+    }
+}
+
+impl Deciding<'_> {
+    /// The key within a pool.
+    fn key(&self, pool: &Pool, identity: &Arc<str>) -> Arc<str> {
+        use crate::config::Per;
+        match pool.per {
+            Per::Global => "".into(),
+            Per::Identity => Arc::clone(identity),
+            Per::Agent => Arc::clone(&self.agent),
+            Per::Scope => self.ask.intent.scope_id.as_str().into(),
+            Per::Account => Arc::clone(&self.ask.asker.account),
+        }
+    }
+}
+
+/// What a renewal adds: only what it says.
+fn added(expected: &Expected, pool: &Pool, is_first: bool) -> u64 {
+    if expected.is_unknown() { 0 } else { expected.of(&pool.unit, is_first).unwrap_or(0) }
+}
+
+/// A time behind `at` by at most a sixteenth of the wait.
+fn round(at: i64, now: i64) -> i64 {
+    let grain = (at - now).max(1) / 16;
+    if grain < 2 {
+        return at;
+    }
+    let grain = 1_i64 << (63 - grain.leading_zeros());
+    at.saturating_add(grain - 1).div_euclid(grain) * grain
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

@@ -1,0 +1,584 @@
+//! The governor's state: a fold over events. Nothing is decided here.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use tollgate_contract::{Urgency, id::IntentId};
+
+use crate::{
+    conduct::Conduct,
+    config::{GovernorConfig, PoolConfig},
+    effect::{
+        About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent, Target, Used,
+    },
+    identity::Identities,
+    meter::{Hold, Meter},
+    setup::{Pool, Setup},
+};
+
+/// How long a hold that has expired is remembered, so that a late report still finds it.
+const REMEMBERED: i64 = 60 * 60 * 1000;
+
+/// How many of them at most.
+const MOST_REMEMBERED: usize = 100_000;
+
+/// How long the answer to an ask with a `request_id` is remembered.
+pub const REQUEST_REMEMBERED: i64 = 10 * 60 * 1000;
+
+/// What the governor knows.
+#[derive(Debug, Clone)]
+pub struct Governor {
+    pub(crate) config: GovernorConfig,
+    pub(crate) setup: Arc<Setup>,
+    /// The pools' meters, in the order of the configuration.
+    pub(crate) meters: Vec<Meters>,
+    /// Meters of pools that are configured no more, while something is held in them.
+    retired: HashMap<Arc<str>, Retired>,
+    pub(crate) holds: HashMap<IntentId, OpenHold>,
+    /// When what is remembered of an intent changes: its hold expires, or is forgotten.
+    due: BTreeSet<(i64, IntentId)>,
+    expired: usize,
+    pub(crate) requests: HashMap<Arc<str>, Remembered>,
+    requests_due: BTreeSet<(i64, Arc<str>)>,
+    pub(crate) identities: Identities,
+    pub(crate) conduct: HashMap<u64, Conduct>,
+    pub(crate) halts: Vec<Halt>,
+    /// The last moment that is known. Time does not go back.
+    now: i64,
+    swept: i64,
+}
+
+/// A pool that is configured no more.
+#[derive(Debug, Clone)]
+struct Retired {
+    config: PoolConfig,
+    pool: Arc<Pool>,
+    meters: Meters,
+}
+
+/// The meters of one pool, by key.
+pub(crate) type Meters = HashMap<Arc<str>, Meter>;
+
+/// A hold that is not settled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenHold {
+    /// The account that asked, and the key.
+    pub(crate) account: Arc<str>,
+    pub(crate) agent: Arc<str>,
+    pub(crate) identity: Arc<str>,
+    pub(crate) workload: Arc<str>,
+    pub(crate) from: i64,
+    pub(crate) until: i64,
+    pub(crate) pools: Vec<Drawn>,
+    /// It has expired; what is left of it is a memory.
+    #[serde(default)]
+    pub(crate) is_over: bool,
+}
+
+impl Retired {
+    fn read((config, meters): (PoolConfig, Meters)) -> Option<(Arc<str>, Self)> {
+        let pool = Arc::new(Pool::build(&config, 0, 0).ok()?);
+        Some((Arc::clone(&pool.id), Self { config, pool, meters }))
+    }
+}
+
+impl OpenHold {
+    /// What is held in a pool.
+    fn part(&self, drawn: &Drawn) -> Hold {
+        Hold {
+            from: self.from,
+            to: drawn.to.unwrap_or(self.until),
+            amount: drawn.amount,
+            principal: principal(&self.account, &self.agent),
+        }
+    }
+}
+
+/// An answer that is given again to whoever asks again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    pub(crate) intent: IntentId,
+    pub(crate) ts: i64,
+    pub(crate) decided: Arc<Decided>,
+    pub(crate) switch: Option<Arc<str>>,
+    expires: i64,
+}
+
+/// Whoever shares a pool with others: an agent of an account.
+pub(crate) fn principal(account: &str, agent: &str) -> u64 {
+    // The same in every process: it is kept in snapshots.
+    let mut hasher = DefaultHasher::new();
+    (account, agent).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Everything that is known, for a quick start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    config: GovernorConfig,
+    now: i64,
+    meters: Vec<(Arc<str>, Meters)>,
+    #[serde(default)]
+    retired: Vec<(PoolConfig, Meters)>,
+    holds: Vec<(IntentId, OpenHold)>,
+    requests: Vec<(Arc<str>, Remembered)>,
+    identities: Vec<Registered>,
+    conduct: Vec<(u64, Conduct)>,
+    halts: Vec<Halt>,
+}
+
+impl Governor {
+    /// A governor that knows nothing but its configuration.
+    pub fn new(config: GovernorConfig, setup: Setup, now: i64) -> Self {
+        let meters = setup.pools().iter().map(|_| Meters::new()).collect();
+        Self {
+            config,
+            setup: Arc::new(setup),
+            meters,
+            retired: HashMap::new(),
+            holds: HashMap::new(),
+            due: BTreeSet::new(),
+            expired: 0,
+            requests: HashMap::new(),
+            requests_due: BTreeSet::new(),
+            identities: Identities::default(),
+            conduct: HashMap::new(),
+            halts: Vec::new(),
+            now,
+            swept: now,
+        }
+    }
+
+    /// The pools, routes and settings.
+    pub fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
+    /// The configuration as it was written.
+    pub fn config(&self) -> &GovernorConfig {
+        &self.config
+    }
+
+    /// The last moment that is known.
+    pub fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// The credentials.
+    pub fn identities(&self) -> &Identities {
+        &self.identities
+    }
+
+    /// The names of credentials, which are kept beside the chain.
+    pub fn identities_mut(&mut self) -> &mut Identities {
+        &mut self.identities
+    }
+
+    /// What is stopped.
+    pub fn halts(&self) -> &[Halt] {
+        &self.halts
+    }
+
+    /// Is everything stopped?
+    pub fn is_halted(&self) -> bool {
+        self.halts.iter().any(|halt| halt.target == Target::All)
+    }
+
+    /// How many holds are open.
+    pub fn open_holds(&self) -> usize {
+        self.holds.len().saturating_sub(self.expired)
+    }
+
+    /// Lets time pass. It does not go back.
+    pub(crate) fn advance(&mut self, now: i64) -> i64 {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// The pool of this name and the meter of this key in it, which is made if it is not there.
+    fn meter(&mut self, pool: &str, key: &Arc<str>) -> Option<(Arc<Pool>, &mut Meter)> {
+        let now = self.now;
+        let place = self.setup.place_of(pool);
+        let (pool, meters) = match place {
+            Some(place) => (Arc::clone(self.setup.pool(place)?), self.meters.get_mut(place)?),
+            None => {
+                let retired = self.retired.get_mut(pool)?;
+                (Arc::clone(&retired.pool), &mut retired.meters)
+            }
+        };
+        let meter = match meters.contains_key(key) {
+            true => meters.get_mut(key)?,
+            false => meters.entry(Arc::clone(key)).or_insert_with(|| Meter::new(&pool, now)),
+        };
+        meter.advance(now);
+        Some((pool, meter))
+    }
+
+    /// Applies what happened. What cannot be applied, because it speaks of what is not known, changes nothing.
+    pub fn apply(&mut self, event: &Event) {
+        self.advance(event.ts);
+        match &event.effect {
+            Effect::Decided(decided) => self.decided(&event.about, decided),
+            Effect::Used(used) => self.used(&event.about, used),
+            Effect::Expired(expired) => self.expired(expired),
+            Effect::Heard(heard) => self.heard(heard),
+            Effect::Registered(registered) => self.identities.register(registered),
+            Effect::Deleted(deleted) => self.identities.forget(&deleted.pseudonym),
+            Effect::Halted(halt) => {
+                self.halts.retain(|known| known.target != halt.target);
+                self.halts.push(halt.clone());
+            }
+            Effect::Resumed(halt) => self.halts.retain(|known| known.target != halt.target),
+            Effect::Configured(configured) => {
+                if let Some(config) = &configured.governor
+                    && let Ok(setup) = config.build(self.now)
+                {
+                    self.reconfigure(config.clone(), setup);
+                }
+            }
+            Effect::Checkpoint(snapshot) => self.restore((**snapshot).clone()),
+            Effect::Reset(_) | Effect::Drift(_) => {}
+        }
+    }
+
+    fn decided(&mut self, about: &About, decided: &Decided) {
+        let (Some(agent), Some(intent)) = (&about.agent, about.intent) else { return };
+        let now = self.now;
+        let who = principal(&decided.account, agent);
+        let claims_high = decided.claimed.unwrap_or(decided.urgency) == Urgency::High;
+        let rule = &self.setup.settings().sin_bin;
+        let conduct = self.conduct.entry(who).or_default();
+        conduct.asked(now, claims_high, decided.demoted_until, rule);
+        if decided.renews && decided.decision.is_approval() {
+            self.give_up(intent);
+        }
+        for drawn in &decided.pools {
+            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                meter.note(who, now);
+            }
+        }
+        if let (true, Some(from), Some(until)) =
+            (decided.decision.is_approval(), decided.from, decided.until)
+        {
+            let hold = OpenHold {
+                account: Arc::clone(&decided.account),
+                agent: Arc::clone(agent),
+                identity: about.identity.clone().unwrap_or_else(|| "".into()),
+                workload: about.workload.clone().unwrap_or_else(|| "".into()),
+                from,
+                until,
+                pools: decided.pools.clone(),
+                is_over: false,
+            };
+            self.take(&hold);
+            self.due.insert((until, intent));
+            self.holds.insert(intent, hold);
+        }
+        if let Some(request) = &decided.request {
+            let expires = now.saturating_add(REQUEST_REMEMBERED);
+            let switch = None;
+            let decided = Arc::new(decided.clone());
+            let remembered = Remembered { intent, ts: now, decided, switch, expires };
+            self.requests_due.insert((expires, Arc::clone(request)));
+            self.requests.insert(Arc::clone(request), remembered);
+        }
+    }
+
+    /// Holds in every pool what a hold holds.
+    fn take(&mut self, hold: &OpenHold) {
+        let now = self.now;
+        for drawn in &hold.pools {
+            let part = hold.part(drawn);
+            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                meter.hold(part, now);
+            }
+        }
+    }
+
+    /// Gives back all that a hold holds.
+    fn give_up(&mut self, intent: IntentId) {
+        self.lift(intent);
+        self.remove(intent);
+    }
+
+    /// Takes what a hold holds out of the pools for a moment, to see what fits without it.
+    pub(crate) fn lift(&mut self, intent: IntentId) {
+        let now = self.now;
+        let Some(hold) = self.holds.get(&intent).cloned() else { return };
+        for drawn in &hold.pools {
+            let part = hold.part(drawn);
+            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                meter.lift(part, now);
+            }
+        }
+    }
+
+    /// Puts it back.
+    pub(crate) fn put_back(&mut self, hold: &OpenHold) {
+        self.take(hold);
+    }
+
+    fn remove(&mut self, intent: IntentId) -> Option<OpenHold> {
+        let hold = self.holds.remove(&intent)?;
+        self.expired -= usize::from(hold.is_over);
+        let due = if hold.is_over { hold.until.saturating_add(REMEMBERED) } else { hold.until };
+        self.due.remove(&(due, intent));
+        Some(hold)
+    }
+
+    fn used(&mut self, about: &About, used: &Used) {
+        let now = self.now;
+        if let Some(agent) = about.agent.as_ref().filter(|_| used.ghost) {
+            let who = principal(&used.account, agent);
+            let rule = &self.setup.settings().sin_bin;
+            self.conduct.entry(who).or_default().ghost(now, used.demoted_until, rule);
+        }
+        let hold = about.intent.and_then(|intent| self.remove(intent));
+        for spent in &used.pools {
+            self.spend(hold.as_ref(), spent);
+        }
+    }
+
+    fn spend(&mut self, hold: Option<&OpenHold>, spent: &Spent) {
+        let now = self.now;
+        let part = hold.and_then(|hold| {
+            let drawn = hold.pools.iter().find(|d| d.pool == spent.pool && d.key == spent.key)?;
+            Some((hold.part(drawn), hold.is_over))
+        });
+        let Some((_, meter)) = self.meter(&spent.pool, &spent.key) else { return };
+        match part {
+            Some((part, false)) => meter.settle(part, spent.used, spent.to, now),
+            Some((part, true)) => meter.correct(part, spent.used, spent.to, now),
+            None => meter.charge(spent.used, spent.to, now),
+        }
+    }
+
+    fn expired(&mut self, expired: &Expired) {
+        let now = self.now;
+        for ended in &expired.holds {
+            let Some(hold) = self.remove(ended.intent_id).filter(|hold| !hold.is_over) else {
+                continue;
+            };
+            for end in &ended.pools {
+                let Some(drawn) =
+                    hold.pools.iter().find(|d| d.pool == end.pool && d.key == end.key)
+                else {
+                    continue;
+                };
+                let part = hold.part(drawn);
+                let Some((_, meter)) = self.meter(&end.pool, &end.key) else { continue };
+                if end.released {
+                    meter.settle(part, 0, now, now);
+                } else {
+                    meter.expire(part, now);
+                }
+            }
+            // Only what was charged can be corrected later.
+            let charged = |drawn: &Drawn| {
+                ended.pools.iter().any(|e| e.pool == drawn.pool && e.key == drawn.key && !e.released)
+            };
+            let pools: Vec<Drawn> = hold.pools.iter().filter(|d| charged(d)).cloned().collect();
+            if !pools.is_empty() && self.expired < MOST_REMEMBERED {
+                let over = OpenHold { pools, is_over: true, ..hold };
+                self.due.insert((over.until.saturating_add(REMEMBERED), ended.intent_id));
+                self.holds.insert(ended.intent_id, over);
+                self.expired += 1;
+            }
+        }
+    }
+
+    fn heard(&mut self, heard: &Heard) {
+        let now = self.now;
+        if let Some((_, meter)) = self.meter(&heard.pool, &heard.key) {
+            meter.learn(heard, now);
+        }
+    }
+
+    /// What runs out by `now`: at most `most` holds that expire. What is only remembered is forgotten.
+    pub(crate) fn runs_out(&mut self, now: i64, most: usize) -> Vec<IntentId> {
+        let now = self.advance(now);
+        let mut over = Vec::new();
+        let due: Vec<IntentId> =
+            self.due.iter().take_while(|(at, _)| *at <= now).take(most).map(|(_, id)| *id).collect();
+        for intent in due {
+            match self.holds.get(&intent) {
+                Some(hold) if !hold.is_over => over.push(intent),
+                _ => {
+                    self.remove(intent);
+                }
+            }
+        }
+        self.sweep(now);
+        over
+    }
+
+    /// When something runs out next.
+    pub fn next_due(&self) -> Option<i64> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Forgets what is over: requests, meters that are as if never used, agents that were not heard of.
+    fn sweep(&mut self, now: i64) {
+        while let Some((at, _)) = self.requests_due.first().filter(|(at, _)| *at <= now).cloned()
+            && let Some((_, request)) = self.requests_due.pop_first()
+        {
+            if self.requests.get(&request).is_some_and(|known| known.expires <= at) {
+                self.requests.remove(&request);
+            }
+        }
+        if now.saturating_sub(self.swept) < 60_000 {
+            return;
+        }
+        self.swept = now;
+        let idle = |meters: &mut Meters| {
+            meters.retain(|_, meter| {
+                meter.advance(now);
+                !meter.is_idle(now)
+            });
+        };
+        self.meters.iter_mut().for_each(idle);
+        self.retired.values_mut().for_each(|retired| idle(&mut retired.meters));
+        self.retired.retain(|_, retired| !retired.meters.is_empty());
+        let watched = i64::from(self.setup.settings().sin_bin.minutes) * 60_000;
+        self.conduct.retain(|_, conduct| !conduct.is_over(now, watched));
+    }
+
+    /// Takes another configuration. What was spent and what is held counts on.
+    fn reconfigure(&mut self, config: GovernorConfig, setup: Setup) {
+        let now = self.now;
+        if config == self.config {
+            return;
+        }
+        let old = std::mem::replace(&mut self.setup, Arc::new(setup));
+        let old_config = std::mem::replace(&mut self.config, config);
+        let mut known = std::mem::take(&mut self.retired);
+        let before = old_config.pools.into_iter().zip(old.pools());
+        for ((config, pool), meters) in before.zip(std::mem::take(&mut self.meters)) {
+            let id = Arc::clone(&pool.id);
+            known.insert(id, Retired { config, pool: Arc::clone(pool), meters });
+        }
+        let mut anew: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        for pool in self.setup.pools() {
+            let mut meters = Meters::new();
+            // Keys of another kind mean somebody else; what was counted for them does not carry over.
+            if let Some(before) = known.remove(&pool.id)
+                && before.pool.per == pool.per
+            {
+                for (key, meter) in before.meters {
+                    let (meter, holds) = meter.reconfigured(&before.pool, pool, now);
+                    if !holds {
+                        anew.push((Arc::clone(&pool.id), Arc::clone(&key)));
+                    }
+                    meters.insert(key, meter);
+                }
+            }
+            self.meters.push(meters);
+        }
+        self.retired = known;
+        self.retired.retain(|_, retired| !retired.meters.is_empty());
+        self.hold_anew(&anew);
+    }
+
+    /// Holds again what was held in meters that count in another way now.
+    fn hold_anew(&mut self, anew: &[(Arc<str>, Arc<str>)]) {
+        if anew.is_empty() {
+            return;
+        }
+        let now = self.now;
+        let ids: Vec<IntentId> = self.holds.keys().copied().collect();
+        for intent in ids {
+            let Some(mut hold) = self.holds.remove(&intent) else { continue };
+            let (until, is_over) = (hold.until, hold.is_over);
+            let mut again = Vec::new();
+            for drawn in &mut hold.pools {
+                if anew.iter().any(|(pool, key)| *pool == drawn.pool && *key == drawn.key)
+                    && let Some((pool, meter)) = self.meter(&drawn.pool, &drawn.key)
+                {
+                    drawn.to = Some(meter.counts_until(&pool, until));
+                    again.push(drawn.clone());
+                }
+            }
+            for drawn in again.iter().filter(|_| !is_over) {
+                let part = hold.part(drawn);
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                    meter.hold(part, now);
+                }
+            }
+            self.holds.insert(intent, hold);
+        }
+    }
+
+    /// Everything that is known.
+    pub fn snapshot(&self) -> Snapshot {
+        let live = self.setup.pools().iter().map(|pool| Arc::clone(&pool.id));
+        Snapshot {
+            config: self.config.clone(),
+            now: self.now,
+            meters: live.zip(self.meters.iter().cloned()).collect(),
+            retired: self
+                .retired
+                .values()
+                .map(|retired| (retired.config.clone(), retired.meters.clone()))
+                .collect(),
+            holds: self.holds.iter().map(|(id, hold)| (*id, hold.clone())).collect(),
+            requests: self.requests.iter().map(|(id, known)| (Arc::clone(id), known.clone())).collect(),
+            identities: self.identities.registered(),
+            conduct: self.conduct.iter().map(|(who, conduct)| (*who, conduct.clone())).collect(),
+            halts: self.halts.clone(),
+        }
+    }
+
+    /// Becomes what a snapshot says. Names of credentials stay.
+    pub fn restore(&mut self, snapshot: Snapshot) {
+        if let Ok(setup) = snapshot.config.build(snapshot.now) {
+            self.setup = Arc::new(setup);
+            self.config = snapshot.config;
+        }
+        self.now = self.now.max(snapshot.now);
+        let mut meters: HashMap<Arc<str>, Meters> = snapshot.meters.into_iter().collect();
+        let known = self.setup.pools().iter();
+        self.meters = known.map(|pool| meters.remove(&pool.id).unwrap_or_default()).collect();
+        self.retired = snapshot.retired.into_iter().filter_map(Retired::read).collect();
+        self.due = snapshot
+            .holds
+            .iter()
+            .map(|(id, hold)| {
+                let later = if hold.is_over { REMEMBERED } else { 0 };
+                (hold.until.saturating_add(later), *id)
+            })
+            .collect();
+        self.expired = snapshot.holds.iter().filter(|(_, hold)| hold.is_over).count();
+        self.holds = snapshot.holds.into_iter().collect();
+        self.requests_due =
+            snapshot.requests.iter().map(|(id, known)| (known.expires, Arc::clone(id))).collect();
+        self.requests = snapshot.requests.into_iter().collect();
+        for registered in &snapshot.identities {
+            self.identities.register(registered);
+        }
+        self.conduct = snapshot.conduct.into_iter().collect();
+        self.halts = snapshot.halts;
+        self.share_anew();
+    }
+
+    /// Works out anew who holds how much. A snapshot of another build may name principals otherwise.
+    fn share_anew(&mut self) {
+        self.meters.iter_mut().flat_map(HashMap::values_mut).for_each(Meter::forget_shares);
+        let holds: Vec<OpenHold> = self.holds.values().filter(|h| !h.is_over).cloned().collect();
+        for hold in holds {
+            for drawn in &hold.pools {
+                let part = hold.part(drawn);
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                    meter.share(part);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

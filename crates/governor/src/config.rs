@@ -233,8 +233,9 @@ impl WindowConfig {
                 (Window::Bucket { refill: *refill, per: duration(every)? }, None)
             }
             Self::Calendar { every, zone } => {
-                let calendar = Calendar::new(*every, zone, now_ms)
-                    .ok_or_else(|| format!("`{zone}` is no time zone; write it as Europe/Berlin"))?;
+                let calendar = Calendar::new(*every, zone, now_ms).ok_or_else(|| {
+                    format!("`{zone}` is no time zone; write it as Europe/Berlin")
+                })?;
                 (Window::Calendar(calendar), None)
             }
             Self::Concurrency => (Window::Concurrency, None),

@@ -137,8 +137,7 @@ impl Governor {
         }
         let agent: Arc<str> = ask.intent.agent_id.as_str().into();
         let urgency = ask.intent.urgency;
-        let mut deciding =
-            Deciding { ask, now, agent, urgency, trace: Vec::new(), demotion: None };
+        let mut deciding = Deciding { ask, now, agent, urgency, trace: Vec::new(), demotion: None };
         let mut events = Vec::with_capacity(2);
         let mut named = None;
         let found = self.identities.by_name(&ask.intent.identity_id).cloned();
@@ -223,7 +222,9 @@ impl Governor {
             && asker.is_keyless
             && self.identities.keyless() >= self.keyless_identities()
         {
-            refuse("callers without a key have named too many identities; use a key, or register it")
+            refuse(
+                "callers without a key have named too many identities; use a key, or register it",
+            )
         } else {
             Ok(())
         };
@@ -305,7 +306,10 @@ impl Governor {
     }
 
     /// Looks for room, now or later, or with another credential.
-    #[expect(clippy::type_complexity, reason = "a decision with its reason, and another credential")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "a decision with its reason, and another credential"
+    )]
     fn room(
         &mut self,
         deciding: &mut Deciding<'_>,
@@ -315,7 +319,8 @@ impl Governor {
         let lines = self.lines(deciding, identity, &intent.identity_id);
         if lines.is_empty() {
             let why = "no route says which pools this work draws on";
-            deciding.step("routes", "deny", || ("a route maps the work".to_owned(), why.to_owned()));
+            deciding
+                .step("routes", "deny", || ("a route maps the work".to_owned(), why.to_owned()));
             let no = No::new(Reason::UnmappedWorkload, why);
             let (effect, why, _) = self.refused(deciding, no, Vec::new());
             return ((effect, why), None);
@@ -421,7 +426,11 @@ impl Governor {
         let (pool, now) = (&line.pool, deciding.now);
         let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
         if self.halts.iter().any(|halt| halt.target == Target::Pool(Arc::clone(&pool.id))) {
-            return deny(Reason::Halted, None, "the pool is halted; a person must resume it".to_owned());
+            return deny(
+                Reason::Halted,
+                None,
+                "the pool is halted; a person must resume it".to_owned(),
+            );
         }
         let meter = self.meters_of(line).and_then(|meters| meters.get(&line.key));
         let limit = meter.map_or(pool.limit, |meter| meter.limit(pool));
@@ -439,7 +448,8 @@ impl Governor {
             );
             return deny(Reason::HardLimitReached, None, why);
         }
-        if let (Some(stale_after), Some(learned)) = (pool.stale_after, meter.and_then(|m| m.learned()))
+        if let (Some(stale_after), Some(learned)) =
+            (pool.stale_after, meter.and_then(|m| m.learned()))
             && let Some(reported) = learned.reported_at
             && now.saturating_sub(reported) > stale_after
             && deciding.urgency != Urgency::High
@@ -494,7 +504,8 @@ impl Governor {
                     ),
                 })?;
                 if moved > deciding.now && moved > at && !line.pool.window.can_book() {
-                    let why = "the pool is full, and when there is room again is not ours to promise";
+                    let why =
+                        "the pool is full, and when there is room again is not ours to promise";
                     return Err(No::by(&line.pool, Reason::DeferUntilReset, Some(moved), why));
                 }
             }
@@ -640,7 +651,8 @@ impl Governor {
         for line in lines {
             let result = if waits { "wait" } else { "pass" };
             deciding.step(&line.pool.id, result, || {
-                let condition = format!("there is room for {} {}", line.asked.amount, line.pool.unit);
+                let condition =
+                    format!("there is room for {} {}", line.asked.amount, line.pool.unit);
                 (condition, String::new())
             });
         }

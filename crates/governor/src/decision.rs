@@ -128,7 +128,9 @@ impl Decision {
                     u128::from(pool.remaining.unwrap_or(u64::MAX)) * 1_000_000 / u128::from(limit)
                 };
                 match self.pools.iter().min_by_key(share) {
-                    Some(PoolShown { id, remaining: Some(left), limit: Some(limit), unit, .. }) => {
+                    Some(PoolShown {
+                        id, remaining: Some(left), limit: Some(limit), unit, ..
+                    }) => {
                         let _ = write!(text, "{left} of {limit} {unit} left in {id}");
                     }
                     Some(pool) => {

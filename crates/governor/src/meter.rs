@@ -193,9 +193,8 @@ impl Meter {
         }
         match &self.counted {
             Counted::Windows(profile) => {
-                let until = |from: i64| {
-                    self.counts_until(pool, from.saturating_add(asked.validity))
-                };
+                let until =
+                    |from: i64| self.counts_until(pool, from.saturating_add(asked.validity));
                 let limit = limit - asked.kept_free;
                 profile.earliest(from, latest, asked.amount, limit, until)
             }
@@ -344,7 +343,8 @@ impl Meter {
         if let Some(until) = heard.closed_until {
             self.closed_until = self.closed_until.max(until);
         }
-        if let (Some(correction), Counted::Windows(profile)) = (heard.correction, &mut self.counted) {
+        if let (Some(correction), Counted::Windows(profile)) = (heard.correction, &mut self.counted)
+        {
             profile.take(now, heard.corrected_to.unwrap_or(now), correction);
         }
     }
@@ -402,7 +402,9 @@ impl Meter {
                 bucket.resize(new.limit.unwrap_or(0), *refill, *per);
                 (self, true)
             }
-            (Counted::Windows(_), window) if !matches!(window, Window::Bucket { .. }) => (self, true),
+            (Counted::Windows(_), window) if !matches!(window, Window::Bucket { .. }) => {
+                (self, true)
+            }
             _ => {
                 let spent = self.taken(old, now).saturating_sub(self.open);
                 let mut fresh = Self::new(new, now);

@@ -71,7 +71,9 @@ impl Profile {
         if to <= from || amount == 0 {
             return;
         }
-        let apply = |sum: u64| if is_taken { sum.saturating_add(amount) } else { sum.saturating_sub(amount) };
+        let apply = |sum: u64| {
+            if is_taken { sum.saturating_add(amount) } else { sum.saturating_sub(amount) }
+        };
         if from == self.at {
             self.taken = apply(self.taken);
         } else {

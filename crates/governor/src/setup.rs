@@ -62,7 +62,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn build(config: &PoolConfig, place: usize, now_ms: i64) -> Result<Self, SetupError> {
+    pub(crate) fn build(
+        config: &PoolConfig,
+        place: usize,
+        now_ms: i64,
+    ) -> Result<Self, SetupError> {
         let at = |what: &str| format!("pools[{place}].{what}");
         if !is_pool_id(&config.id) {
             let problem = format!(
@@ -82,7 +86,10 @@ impl Pool {
         match (config.limit, &window) {
             (None, Window::Provider { .. }) => {}
             (None, _) => {
-                return Err(SetupError::new(at("limit"), "is missing; only the window `provider` can do without"));
+                return Err(SetupError::new(
+                    at("limit"),
+                    "is missing; only the window `provider` can do without",
+                ));
             }
             (Some(1..=LARGEST_AMOUNT), _) => {}
             (Some(_), _) => {
@@ -135,13 +142,14 @@ impl Pool {
 }
 
 fn is_pool_id(id: &str) -> bool {
-    let is_plain =
-        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.' | '/');
+    let is_plain = |c: char| {
+        c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.' | '/')
+    };
     let is_part = |part: &str| !part.is_empty() && part.chars().all(is_plain);
     id.len() <= 100
-        && id.split_once(':').is_some_and(|(provider, name)| {
-            is_part(provider) && name.split(':').all(is_part)
-        })
+        && id
+            .split_once(':')
+            .is_some_and(|(provider, name)| is_part(provider) && name.split(':').all(is_part))
 }
 
 fn is_unit(unit: &str) -> bool {
@@ -222,10 +230,12 @@ impl Routes {
         let beginnings = self
             .lengths
             .iter()
-            .map_while(move |length| workload.get(..*length).or_else(|| {
-                // In the middle of a letter there is no beginning, but a longer one may follow.
-                (*length < workload.len()).then_some("\u{0}")
-            }))
+            .map_while(move |length| {
+                workload.get(..*length).or_else(|| {
+                    // In the middle of a letter there is no beginning, but a longer one may follow.
+                    (*length < workload.len()).then_some("\u{0}")
+                })
+            })
             .filter_map(|beginning| self.by_beginning.get(beginning));
         self.by_name
             .get(workload)
@@ -289,7 +299,8 @@ impl Setup {
         check_settings(&settings)?;
         let longest_validity = duration(&settings.longest_validity)
             .map_err(|problem| SetupError::new("governor.longest_validity", problem))?;
-        let mut setup = Self { pools, by_id, routes: Routes::default(), settings, longest_validity };
+        let mut setup =
+            Self { pools, by_id, routes: Routes::default(), settings, longest_validity };
         if !config.pools.is_empty() && config.routes.is_empty() {
             let problem = "there are pools, and no route says which work draws on them";
             return Err(SetupError::new("routes", problem));
@@ -297,7 +308,8 @@ impl Setup {
         for (place, route) in config.routes.iter().enumerate() {
             let at = |what: &str| format!("routes[{place}].{what}");
             let pattern = |what: &str, text: &Option<String>| {
-                Pattern::parse(text.as_deref()).map_err(|problem| SetupError::new(at(what), problem))
+                Pattern::parse(text.as_deref())
+                    .map_err(|problem| SetupError::new(at(what), problem))
             };
             let draws = setup.draws(&route.pools, &at("pools"))?;
             let workload = pattern("workload", &route.workload)?;
@@ -322,24 +334,33 @@ impl Setup {
             let wrong = |what: &str, problem: String| {
                 Err(SetupError::new(format!("{at}[{place}].{what}"), problem))
             };
-            let Some((index, pool)) = self.by_id.get(draw.id.as_str()).and_then(|index| {
-                self.pools.get(*index).map(|pool| (*index, pool))
-            }) else {
+            let Some((index, pool)) = self
+                .by_id
+                .get(draw.id.as_str())
+                .and_then(|index| self.pools.get(*index).map(|pool| (*index, pool)))
+            else {
                 let known = self.pools.iter().map(|pool| &*pool.id);
-                return wrong("id", format!("there is no pool `{}`{}", draw.id, meant(&draw.id, known)));
+                return wrong(
+                    "id",
+                    format!("there is no pool `{}`{}", draw.id, meant(&draw.id, known)),
+                );
             };
             if draws.iter().any(|before| before.pool == index) {
                 return wrong("id", format!("`{}` is there twice", draw.id));
             }
             let most = draw.cost.max(draw.worst).unwrap_or(0);
             if pool.limit.is_some_and(|limit| most > limit) || most > LARGEST_AMOUNT {
-                return wrong("cost", "is more than the pool holds, so that it never fits".to_owned());
+                return wrong(
+                    "cost",
+                    "is more than the pool holds, so that it never fits".to_owned(),
+                );
             }
             if draw.worst.is_some_and(|worst| draw.cost.is_some_and(|cost| worst < cost)) {
                 return wrong("worst", "is less than `cost`".to_owned());
             }
             let is_priced = || {
-                let priced = |before: &RouteDraw| self.pools.get(before.pool).is_some_and(|p| p.price > 0);
+                let priced =
+                    |before: &RouteDraw| self.pools.get(before.pool).is_some_and(|p| p.price > 0);
                 pool.is_money() && draws.iter().any(priced)
             };
             let known = match &*pool.unit {
@@ -355,7 +376,11 @@ impl Setup {
                 return wrong("worst", problem);
             }
             let usual = u64::from(&*pool.unit == "calls");
-            draws.push(RouteDraw { pool: index, least: draw.cost.unwrap_or(usual), worst: draw.worst });
+            draws.push(RouteDraw {
+                pool: index,
+                least: draw.cost.unwrap_or(usual),
+                worst: draw.worst,
+            });
         }
         Ok(draws)
     }

@@ -379,7 +379,10 @@ impl Governor {
             }
             // Only what was charged can be corrected later.
             let charged = |drawn: &Drawn| {
-                ended.pools.iter().any(|e| e.pool == drawn.pool && e.key == drawn.key && !e.released)
+                ended
+                    .pools
+                    .iter()
+                    .any(|e| e.pool == drawn.pool && e.key == drawn.key && !e.released)
             };
             let pools: Vec<Drawn> = hold.pools.iter().filter(|d| charged(d)).cloned().collect();
             if !pools.is_empty() && self.expired < MOST_REMEMBERED {
@@ -402,8 +405,13 @@ impl Governor {
     pub(crate) fn runs_out(&mut self, now: i64, most: usize) -> Vec<IntentId> {
         let now = self.advance(now);
         let mut over = Vec::new();
-        let due: Vec<IntentId> =
-            self.due.iter().take_while(|(at, _)| *at <= now).take(most).map(|(_, id)| *id).collect();
+        let due: Vec<IntentId> = self
+            .due
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .take(most)
+            .map(|(_, id)| *id)
+            .collect();
         for intent in due {
             match self.holds.get(&intent) {
                 Some(hold) if !hold.is_over => over.push(intent),
@@ -525,7 +533,11 @@ impl Governor {
                 .map(|retired| (retired.config.clone(), retired.meters.clone()))
                 .collect(),
             holds: self.holds.iter().map(|(id, hold)| (*id, hold.clone())).collect(),
-            requests: self.requests.iter().map(|(id, known)| (Arc::clone(id), known.clone())).collect(),
+            requests: self
+                .requests
+                .iter()
+                .map(|(id, known)| (Arc::clone(id), known.clone()))
+                .collect(),
             identities: self.identities.registered(),
             conduct: self.conduct.iter().map(|(who, conduct)| (*who, conduct.clone())).collect(),
             halts: self.halts.clone(),

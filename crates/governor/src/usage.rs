@@ -346,7 +346,12 @@ impl Governor {
     }
 
     /// Forgets a credential: what it was called, not what was done with it.
-    pub fn delete_identity(&mut self, name: &str, by: &Arc<str>, now: i64) -> Option<(Event, Arc<Named>)> {
+    pub fn delete_identity(
+        &mut self,
+        name: &str,
+        by: &Arc<str>,
+        now: i64,
+    ) -> Option<(Event, Arc<Named>)> {
         let now = self.advance(now);
         let named = Arc::clone(self.identities.by_name(name)?);
         let pseudonym = Arc::clone(&named.pseudonym);

@@ -16,7 +16,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::{
     error::LedgerError,
     schema,
-    writer::{Job, Shared},
+    writer::{Chore, Job, Shared},
 };
 
 /// How often the log is moved.
@@ -45,7 +45,7 @@ pub(crate) fn run(file: &Path, stopped: &Receiver<()>, shared: &Shared, jobs: &W
                 connection.as_ref().and_then(passive);
             }
             if let Some(jobs) = jobs.upgrade() {
-                let _ = jobs.send(Job::Tidy);
+                let _ = jobs.send(Job::Chore(Chore::Tidy));
             }
         }
     }

@@ -99,6 +99,11 @@ impl Group {
         self.stores
     }
 
+    /// About how many bytes there are in it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Gives every event its place behind `head`, and says where that leads.
     pub(crate) fn chain(&mut self, head: Head) -> Head {
         let mut at = head;

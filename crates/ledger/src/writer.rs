@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
@@ -19,7 +19,7 @@ use crate::{
     chain::{EventHash, Head},
     checkpoints,
     error::LedgerError,
-    folder::Folder,
+    folder::{FileId, Folder, file_id},
     reader, schema,
     snapshot::Snapshot,
     work::{Fallen, Group, Work, tell},
@@ -29,7 +29,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How large a log stays that is not in use, in bytes.
-const LARGEST_LOG: i64 = 64 * 1024 * 1024;
+const LARGEST_LOG: i64 = 128 * 1024 * 1024;
 
 /// An event that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub(crate) struct Shared {
     failures: Listeners,
     /// The log holds what was forgotten since, or what is left of a commit that failed.
     pub(crate) untidy: AtomicBool,
+    /// About how many bytes were stored since the log was last moved.
+    pub(crate) unmoved: AtomicUsize,
 }
 
 /// The writer's thread, and the way to it.
@@ -105,6 +107,7 @@ impl Writer {
             commits: Listeners::default(),
             failures: Listeners::default(),
             untidy: AtomicBool::new(false),
+            unmoved: AtomicUsize::new(0),
         });
         let (jobs, queue) = channel();
         let jobs = Arc::new(jobs);
@@ -192,9 +195,6 @@ struct Place {
     files: Vec<(PathBuf, Option<FileId>)>,
 }
 
-/// Device and number of a file.
-type FileId = (u64, u64);
-
 impl Place {
     fn of(folder: &Folder) -> Self {
         let files = [folder.database(), folder.lock(), folder.log()];
@@ -216,17 +216,6 @@ impl Place {
         }
         Ok(())
     }
-}
-
-#[cfg(unix)]
-fn file_id(file: &Path) -> Option<FileId> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
-}
-
-#[cfg(not(unix))]
-fn file_id(_: &Path) -> Option<FileId> {
-    None
 }
 
 /// The writer's connection.
@@ -335,6 +324,7 @@ impl Writing {
         let stored = self.place.check().and_then(|()| self.store(group, before));
         stored.or_else(|error| self.settle(before, at, error))?;
         self.move_head(at);
+        self.shared.unmoved.fetch_add(group.bytes(), Ordering::Relaxed);
         if group.beside().any(|change| matches!(change, Beside::Delete { .. })) {
             self.shared.untidy.store(true, Ordering::Release);
         }

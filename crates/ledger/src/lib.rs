@@ -116,7 +116,7 @@ impl Ledger {
 
     /// The last event that is stored.
     pub fn head(&self) -> Head {
-        self.open.writer.head()
+        self.open.writer.shared().head()
     }
 
     /// A connection to read with.
@@ -130,7 +130,7 @@ impl Ledger {
         if let Some(running) = &*projection {
             return Ok(running.queries());
         }
-        let started = Projection::start(&self.open.folder)?;
+        let started = Projection::start(&self.open.folder, Arc::clone(self.open.writer.shared()))?;
         self.open.writer.on_commit(started.listener());
         // What was committed before the listener was there is found without being told.
         started.wake();

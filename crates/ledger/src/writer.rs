@@ -88,6 +88,17 @@ pub(crate) struct Shared {
     pub(crate) unmoved: AtomicUsize,
 }
 
+impl Shared {
+    /// The last event that is stored.
+    pub(crate) fn head(&self) -> Head {
+        *self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn move_head(&self, head: Head) {
+        *self.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
+    }
+}
+
 /// The writer's thread, and the way to it.
 pub(crate) struct Writer {
     jobs: Option<Arc<Sender<Job>>>,
@@ -161,8 +172,8 @@ impl Writer {
         wait.recv().unwrap_or(Err(LedgerError::Closed))
     }
 
-    pub(crate) fn head(&self) -> Head {
-        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     pub(crate) fn on_commit(&self, listener: Listener) {
@@ -307,23 +318,23 @@ impl Writing {
         let stores = group.stores();
         let result = if stores { self.store_group(group) } else { Ok(()) };
         if result.is_err() || fallen.is_some() {
-            self.shared.failures.tell(self.head());
+            self.shared.failures.tell(self.shared.head());
         }
         group.tell(&result);
         if let Some((work, error)) = fallen {
             tell(|| work.done(Err(error)));
         }
         if stores && result.is_ok() {
-            self.shared.commits.tell(self.head());
+            self.shared.commits.tell(self.shared.head());
         }
     }
 
     fn store_group(&mut self, group: &mut Group) -> Result<(), LedgerError> {
-        let before = self.head();
+        let before = self.shared.head();
         let at = group.chain(before);
         let stored = self.place.check().and_then(|()| self.store(group, before));
         stored.or_else(|error| self.settle(before, at, error))?;
-        self.move_head(at);
+        self.shared.move_head(at);
         self.shared.unmoved.fetch_add(group.bytes(), Ordering::Relaxed);
         if group.beside().any(|change| matches!(change, Beside::Delete { .. })) {
             self.shared.untidy.store(true, Ordering::Release);
@@ -341,20 +352,12 @@ impl Writing {
             // The database refused after it had stored them: the hash is theirs and nobody else's.
             Ok(stored) if stored == at && at != before => Ok(()),
             Ok(stored) => {
-                self.move_head(stored);
+                self.shared.move_head(stored);
                 Err(error)
             }
             // If they are stored after all, the next commit finds their place taken and comes back here.
             Err(_) => Err(error),
         }
-    }
-
-    fn head(&self) -> Head {
-        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn move_head(&self, head: Head) {
-        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
     }
 
     fn store(&mut self, group: &Group, before: Head) -> Result<(), LedgerError> {

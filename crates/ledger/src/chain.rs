@@ -104,10 +104,10 @@ impl Subject {
 /// An event that is to be stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
-    kind: &'static str,
-    ts_ms: i64,
-    subject: Subject,
-    payload: String,
+    pub(crate) kind: &'static str,
+    pub(crate) ts_ms: i64,
+    pub(crate) subject: Subject,
+    pub(crate) payload: String,
 }
 
 impl NewEvent {
@@ -119,11 +119,22 @@ impl NewEvent {
         subject: Subject,
         payload: &impl Serialize,
     ) -> Result<Self, LedgerError> {
+        let payload = serde_json::to_string(payload)
+            .map_err(|error| LedgerError::Event(format!("its payload is no JSON: {error}")))?;
+        Self::from_json(event, ts_ms, subject, payload)
+    }
+
+    /// The same with a payload that is written already. It must be JSON, which is not checked again here: an
+    /// export stops at an event whose payload is none.
+    pub fn from_json(
+        event: Event,
+        ts_ms: i64,
+        subject: Subject,
+        payload: String,
+    ) -> Result<Self, LedgerError> {
         let kind = event
             .ledger_kind()
             .ok_or_else(|| LedgerError::Event(format!("{event:?} is not kept in the ledger")))?;
-        let payload = serde_json::to_string(payload)
-            .map_err(|error| LedgerError::Event(format!("its payload is no JSON: {error}")))?;
         let event = Self { kind, ts_ms, subject, payload };
         match event.bytes() {
             bytes if bytes > MOST_BYTES => Err(LedgerError::TooLarge { bytes, most: MOST_BYTES }),
@@ -136,19 +147,12 @@ impl NewEvent {
         subject.fold(self.payload.len(), usize::saturating_add)
     }
 
-    /// Gives the event its place in the chain.
-    pub(crate) fn chained(self, after: Head) -> StoredEvent {
-        let mut event = StoredEvent {
-            seq: after.seq + 1,
-            ts_ms: self.ts_ms,
-            kind: self.kind.to_owned(),
-            subject: self.subject,
-            payload: self.payload,
-            prev_hash: after.hash,
-            hash: EventHash::GENESIS,
-        };
-        event.hash = event.computed_hash();
-        event
+    /// Where the chain stands when this event comes behind `head`.
+    pub(crate) fn after(&self, head: Head) -> Head {
+        let seq = head.seq + 1;
+        let hash =
+            hash(head.hash, seq, self.ts_ms, self.kind, self.subject.fields(), &self.payload);
+        Head { seq, hash }
     }
 }
 
@@ -177,27 +181,40 @@ impl StoredEvent {
         Head { seq: self.seq, hash: self.hash }
     }
 
-    /// The hash that these fields must have. Every field is hashed with its length before it, and an
-    /// absent one differs from an empty one, so that no two events are hashed from the same bytes.
+    /// The hash that these fields must have.
     pub(crate) fn computed_hash(&self) -> EventHash {
-        let mut hasher = Sha256::new();
-        hasher.update(DOMAIN);
-        hasher.update(self.prev_hash.0);
-        hasher.update(self.seq.to_le_bytes());
-        hasher.update(self.ts_ms.to_le_bytes());
-        let mut field = |text: Option<&str>| match text {
-            None => hasher.update([0]),
-            Some(text) => {
-                hasher.update([1]);
-                hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
-                hasher.update(text.as_bytes());
-            }
-        };
-        field(Some(&self.kind));
-        self.subject.fields().into_iter().for_each(&mut field);
-        field(Some(&self.payload));
-        EventHash(hasher.finalize().into())
+        let subject = self.subject.fields();
+        hash(self.prev_hash, self.seq, self.ts_ms, &self.kind, subject, &self.payload)
     }
+}
+
+/// The hash of an event. Every field is hashed with its length before it, and an absent one differs from an
+/// empty one, so that no two events are hashed from the same bytes.
+fn hash(
+    prev_hash: EventHash,
+    seq: u64,
+    ts_ms: i64,
+    kind: &str,
+    subject: [Option<&str>; 6],
+    payload: &str,
+) -> EventHash {
+    let mut hasher = Sha256::new();
+    hasher.update(DOMAIN);
+    hasher.update(prev_hash.0);
+    hasher.update(seq.to_le_bytes());
+    hasher.update(ts_ms.to_le_bytes());
+    let mut field = |text: Option<&str>| match text {
+        None => hasher.update([0]),
+        Some(text) => {
+            hasher.update([1]);
+            hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+    };
+    field(Some(kind));
+    subject.into_iter().for_each(&mut field);
+    field(Some(payload));
+    EventHash(hasher.finalize().into())
 }
 
 impl Serialize for StoredEvent {

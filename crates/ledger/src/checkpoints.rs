@@ -1,59 +1,110 @@
 //! Moving the write-ahead log into the database, so that it stays small and no decision waits for it.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     path::Path,
     sync::{
-        Weak,
+        Arc, Weak,
         atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{
     error::LedgerError,
-    schema,
-    writer::{Job, Shared},
+    folder, schema,
+    writer::{Chore, Job, Shared},
 };
 
 /// How often the log is moved.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// From how many pages on the log must be begun anew (16 MiB). While events keep coming, a log that is
+/// How soon it is moved when so many bytes came in: then there is less to be moved at once, and the disk is not asked to
+/// take it all in one go.
+const SOONER: Duration = Duration::from_millis(250);
+const MUCH: usize = 1024 * 1024;
+
+/// From how many pages on the log must be begun anew (64 MiB). While events keep coming, a log that is
 /// moved beside the writer is never moved completely, and would grow for ever.
-const MOST_PAGES: i64 = 4096;
+const MOST_PAGES: i64 = 16_384;
+
+/// The writer moves the rest when it begins the log anew, and everybody waits for that. This is few enough pages, and
+/// so often it is tried to leave no more.
+const FEW: i64 = 64;
+const TRIES: usize = 8;
 
 /// Moves the log from time to time until `stopped`.
 pub(crate) fn run(file: &Path, stopped: &Receiver<()>, shared: &Shared, jobs: &Weak<Sender<Job>>) {
-    let mut connection = None;
-    while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        if connection.is_none() {
-            connection = schema::read_write(file).ok();
-        }
-        // Whatever it cannot do now it does the next time, with a new connection.
-        let Some(pages) = connection.as_ref().and_then(passive) else {
-            connection = None;
+    let mut database = None;
+    let mut moved = Instant::now();
+    while stopped.recv_timeout(SOONER) == Err(RecvTimeoutError::Timeout) {
+        if moved.elapsed() < EVERY && shared.unmoved.load(Ordering::Relaxed) < MUCH {
             continue;
-        };
-        let long = pages > MOST_PAGES;
-        if long || shared.untidy.load(Ordering::Acquire) {
-            if long {
-                // What came in meanwhile is moved too, so that the writer has little left to do.
-                connection.as_ref().and_then(passive);
-            }
-            if let Some(jobs) = jobs.upgrade() {
-                let _ = jobs.send(Job::Tidy);
-            }
         }
+        moved = Instant::now();
+        shared.unmoved.store(0, Ordering::Relaxed);
+        // Whatever it cannot do now it does the next time, with a new connection.
+        let Some(mut open) = database.take().or_else(|| Database::open(file)) else { continue };
+        if open.passive().is_none() {
+            continue;
+        }
+        let long = open.pages > MOST_PAGES;
+        if long {
+            open.move_the_rest();
+        }
+        if (long || shared.untidy.load(Ordering::Acquire))
+            && let Some(jobs) = jobs.upgrade()
+        {
+            let _ = jobs.send(Job::Chore(Chore::Tidy));
+        }
+        database = Some(open);
     }
 }
 
-/// Moves what can be moved without stopping anybody, and gives how many pages the log has.
-fn passive(connection: &Connection) -> Option<i64> {
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).ok()
+/// What the log is moved into.
+struct Database {
+    connection: Connection,
+    file: Option<Arc<File>>,
+    /// How many pages the log has.
+    pages: i64,
+    /// How many of them are moved.
+    done: i64,
+}
+
+impl Database {
+    fn open(file: &Path) -> Option<Self> {
+        let connection = schema::read_write(file).ok()?;
+        Some(Self { connection, file: folder::kept_open(file), pages: 0, done: 0 })
+    }
+
+    /// Moves what can be moved without stopping anybody, brings it to the disk, and gives how many pages it was. SQLite
+    /// itself brings it there only once the whole log is moved, and under load that is when the writer begins it anew:
+    /// all of it would be waited for then.
+    fn passive(&mut self) -> Option<i64> {
+        let numbers = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
+        let (pages, done): (i64, i64) =
+            self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], numbers).ok()?;
+        // A log that was begun anew counts from its beginning.
+        let moved = if done < self.done { done } else { done - self.done };
+        (self.pages, self.done) = (pages, done);
+        if let Some(file) = self.file.as_ref().filter(|_| moved > 0) {
+            // If it fails here, it fails again where it counts.
+            let _ = file.sync_data();
+        }
+        Some(moved)
+    }
+
+    /// Moves what came in while the log was being moved, and what came in while that was, until it is little.
+    fn move_the_rest(&mut self) {
+        for _ in 0..TRIES {
+            if self.passive().is_none_or(|moved| moved <= FEW) {
+                return;
+            }
+        }
+    }
 }
 
 /// Moves what is left and begins the log anew, if nobody is reading from it at this moment. With `wipe`

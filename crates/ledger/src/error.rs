@@ -53,6 +53,9 @@ pub enum LedgerError {
     /// An event cannot be stored as it is.
     #[error("an event cannot be stored: {0}")]
     Event(String),
+    /// Whoever was to make a batch on the writer's thread panicked.
+    #[error("what was to be stored could not be made")]
+    Unmade,
     /// An event, or what is kept beside it, is too large.
     #[error("an event or a value is too large: {bytes} bytes, and {most} is the most")]
     TooLarge {

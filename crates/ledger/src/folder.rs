@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::ErrorKind,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -71,6 +72,36 @@ pub fn is_taken(folder: &Path) -> bool {
 /// The database file of a data folder, whoever has taken it.
 pub(crate) fn database(folder: &Path) -> PathBuf {
     folder.join("tollgate.db")
+}
+
+/// Device and number of a file.
+pub(crate) type FileId = (u64, u64);
+
+#[cfg(unix)]
+pub(crate) fn file_id(file: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn file_id(_: &Path) -> Option<FileId> {
+    None
+}
+
+/// The database's file, open so that it can be brought to the disk; `None` where that cannot be done.
+///
+/// It is opened once and never closed: whoever closes any handle of a file gives up the locks that the whole process
+/// has on it, and the database relies on its own.
+pub(crate) fn kept_open(file: &Path) -> Option<Arc<File>> {
+    static KEPT: Mutex<Vec<(FileId, Arc<File>)>> = Mutex::new(Vec::new());
+    let id = file_id(file)?;
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, open)) = kept.iter().find(|(one, _)| *one == id) {
+        return Some(Arc::clone(open));
+    }
+    let open = Arc::new(File::open(file).ok()?);
+    kept.push((id, Arc::clone(&open)));
+    Some(open)
 }
 
 /// Makes the folder, so that it is its owner's alone from the first moment.

@@ -1,6 +1,7 @@
 //! The ledger: append-only events in SQLite, chained by hashes over the bytes as they are stored.
 //!
-//! One thread writes, and commits what came in together as one transaction (`writer`). Readers have
+//! One thread writes, and commits what came in together as one transaction (`writer`). What is to be decided in
+//! the order in which it is stored is decided there, right before (`work`). Readers have
 //! connections of their own (`reader`) and never stop it. An event that was acknowledged is on disk
 //! for the process's death; with [`Sync::Full`] also for the machine's. When a commit fails, everything
 //! that was in it fails, and the chain goes on from the last event that is really stored.
@@ -22,6 +23,7 @@ mod reader;
 mod schema;
 mod snapshot;
 mod verify;
+mod work;
 mod writer;
 
 use std::{
@@ -37,9 +39,10 @@ pub use queries::{CallQuery, CallRow, EventQuery, Queries};
 pub use reader::Reader;
 pub use snapshot::Snapshot;
 pub use verify::{Broken, Verified};
+pub use work::Work;
 pub use writer::Appended;
 
-use crate::{folder::Folder, queries::Projection, writer::Writer};
+use crate::{folder::Folder, queries::Projection, work::Ready, writer::Writer};
 
 /// What an acknowledged event survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,19 +92,31 @@ impl Ledger {
         batch: impl Into<Batch>,
         then: impl FnOnce(Result<Vec<Appended>, LedgerError>) + Send + 'static,
     ) {
-        self.open.writer.append(batch.into(), Box::new(then));
+        self.work(Box::new(Ready::new(batch.into(), then)));
+    }
+
+    /// Has a batch made on the writer's thread, behind everything that was handed over before, and stores it.
+    pub fn work(&self, work: Box<dyn Work>) {
+        self.open.writer.work(work);
     }
 
     /// Calls `f` on the writer's thread after each commit of a batch, with the head that it led to. The
     /// next commit waits for it, so it should only wake somebody. It must not own this ledger, which
     /// would then never close. Whoever registers first and reads the head then misses nothing.
     pub fn on_commit(&self, f: impl Fn(Head) + Send + std::marker::Sync + 'static) {
-        self.open.writer.listen(Box::new(f));
+        self.open.writer.on_commit(Box::new(f));
+    }
+
+    /// Calls `f` on the writer's thread after a commit has failed, or work could not be made: before anybody is
+    /// told, before the next batch is made, with the last event that is really stored. Whoever keeps a state that
+    /// [`Work::make`] changes rebuilds it here. It must not own this ledger, nor wait for the writer.
+    pub fn on_failure(&self, f: impl Fn(Head) + Send + std::marker::Sync + 'static) {
+        self.open.writer.on_failure(Box::new(f));
     }
 
     /// The last event that is stored.
     pub fn head(&self) -> Head {
-        self.open.writer.head()
+        self.open.writer.shared().head()
     }
 
     /// A connection to read with.
@@ -115,8 +130,8 @@ impl Ledger {
         if let Some(running) = &*projection {
             return Ok(running.queries());
         }
-        let started = Projection::start(&self.open.folder)?;
-        self.open.writer.listen(started.listener());
+        let started = Projection::start(&self.open.folder, Arc::clone(self.open.writer.shared()))?;
+        self.open.writer.on_commit(started.listener());
         // What was committed before the listener was there is found without being told.
         started.wake();
         Ok(projection.insert(started).queries())

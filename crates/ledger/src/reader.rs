@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::{
     beside::Kept,
@@ -12,7 +12,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-const COLUMNS: &str = "seq, ts, kind, agent_id, identity_id, workload_id, scope_id, tool, intent_id, payload, prev_hash, hash";
+pub(crate) const COLUMNS: &str = "seq, ts, kind, agent_id, identity_id, workload_id, scope_id, tool, intent_id, payload, prev_hash, hash";
 
 /// How much of a long reading is held at once: this many events, or a little more than these bytes.
 const TURN: (usize, usize) = (1000, 1 << 20);
@@ -39,7 +39,7 @@ impl Reader {
     /// The events behind `after`, in order, at most `limit` of them.
     pub fn tail(&self, after: u64, limit: u64) -> Result<Vec<StoredEvent>, LedgerError> {
         let sql = format!("SELECT {COLUMNS} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2");
-        self.select(&sql, bounded(after), limit)
+        self.select(&sql, params![bounded(after), bounded(limit)])
     }
 
     /// Reads several things as they are at one moment, whatever is written meanwhile.
@@ -59,20 +59,18 @@ impl Reader {
         let sql = format!(
             "SELECT {COLUMNS} FROM events WHERE seq > 0 AND seq <= ?1 ORDER BY seq DESC LIMIT ?2"
         );
-        self.select(&sql, bounded(last), limit)
+        self.select(&sql, params![bounded(last), bounded(limit)])
     }
 
-    fn select(&self, sql: &str, from: i64, limit: u64) -> Result<Vec<StoredEvent>, LedgerError> {
+    /// The events of a query for [`COLUMNS`].
+    pub(crate) fn select(
+        &self,
+        sql: &str,
+        values: impl Params,
+    ) -> Result<Vec<StoredEvent>, LedgerError> {
         let mut statement = self.connection.prepare_cached(sql)?;
-        let rows = statement.query_map(params![from, bounded(limit)], stored)?;
+        let rows = statement.query_map(values, stored)?;
         rows.collect::<Result<_, _>>().map_err(LedgerError::from)
-    }
-
-    /// The event at this place.
-    pub(crate) fn at(&self, seq: u64) -> Result<Option<StoredEvent>, LedgerError> {
-        let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
-        let mut statement = self.connection.prepare_cached(&sql)?;
-        statement.query_row([bounded(seq)], stored).optional().map_err(LedgerError::from)
     }
 
     /// Where the chain stands.

@@ -1,11 +1,10 @@
 //! The one writer. What comes in while a commit runs is committed together with the next one.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
@@ -16,26 +15,21 @@ use rusqlite::{Connection, params};
 
 use crate::{
     Sync,
-    beside::{self, Batch, Beside},
-    chain::{EventHash, Head, StoredEvent},
+    beside::{self, Beside},
+    chain::{EventHash, Head},
     checkpoints,
     error::LedgerError,
-    folder::Folder,
+    folder::{FileId, Folder, file_id},
     reader, schema,
     snapshot::Snapshot,
+    work::{Fallen, Group, Work, tell},
 };
-
-/// Most events in one commit: what waits longer would wait for others' events too.
-const MOST_TOGETHER: usize = 1024;
-
-/// Most bytes in one commit, for the same reason. A batch that is larger alone is a commit of its own.
-const MOST_BYTES_TOGETHER: usize = 4 * 1024 * 1024;
 
 /// How long a commit waits for a lock that should not be there.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How large a log stays that is not in use, in bytes.
-const LARGEST_LOG: i64 = 64 * 1024 * 1024;
+const LARGEST_LOG: i64 = 128 * 1024 * 1024;
 
 /// An event that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,16 +40,35 @@ pub struct Appended {
     pub hash: EventHash,
 }
 
-/// Whom to tell how an append ended.
-pub(crate) type Then = Box<dyn FnOnce(Result<Vec<Appended>, LedgerError>) + Send>;
-
-/// Whom to tell of every commit.
+/// Whom to tell of every commit, or of every failure.
 pub(crate) type Listener = Box<dyn Fn(Head) + Send + std::marker::Sync>;
+
+/// Those who are told. Who comes while they are being told hears of the next time.
+#[derive(Default)]
+struct Listeners(Mutex<Arc<Vec<Arc<Listener>>>>);
+
+impl Listeners {
+    fn add(&self, listener: Listener) {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut listeners).push(Arc::new(listener));
+    }
+
+    fn tell(&self, head: Head) {
+        let listeners = Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        listeners.iter().for_each(|listener| tell(|| listener(head)));
+    }
+}
 
 /// What the writer's thread is asked to do.
 pub(crate) enum Job {
-    /// Store a batch.
-    Append(Batch, Then),
+    /// Make a batch and store it.
+    Work(Box<dyn Work>),
+    /// Something that is no part of a commit with others.
+    Chore(Chore),
+}
+
+/// What is done between commits.
+pub(crate) enum Chore {
     /// Keep a snapshot.
     Keep(Snapshot, Sender<Result<(), LedgerError>>),
     /// Forget some of what is over by this time.
@@ -67,9 +80,23 @@ pub(crate) enum Job {
 /// What the writer's thread shows to the others.
 pub(crate) struct Shared {
     head: Mutex<Head>,
-    listeners: Mutex<Arc<Vec<Arc<Listener>>>>,
+    commits: Listeners,
+    failures: Listeners,
     /// The log holds what was forgotten since, or what is left of a commit that failed.
     pub(crate) untidy: AtomicBool,
+    /// About how many bytes were stored since the log was last moved.
+    pub(crate) unmoved: AtomicUsize,
+}
+
+impl Shared {
+    /// The last event that is stored.
+    pub(crate) fn head(&self) -> Head {
+        *self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn move_head(&self, head: Head) {
+        *self.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
+    }
 }
 
 /// The writer's thread, and the way to it.
@@ -88,8 +115,10 @@ impl Writer {
         place.check()?;
         let shared = Arc::new(Shared {
             head: Mutex::new(reader::sound_head(&connection)?),
-            listeners: Mutex::default(),
+            commits: Listeners::default(),
+            failures: Listeners::default(),
             untidy: AtomicBool::new(false),
+            unmoved: AtomicUsize::new(0),
         });
         let (jobs, queue) = channel();
         let jobs = Arc::new(jobs);
@@ -108,24 +137,24 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), shared, threads: vec![writer, checkpoints] })
     }
 
-    pub(crate) fn append(&self, batch: Batch, then: Then) {
-        let Some(jobs) = &self.jobs else { return then(Err(LedgerError::Closed)) };
-        if let Err(unsent) = jobs.send(Job::Append(batch, then))
-            && let Job::Append(_, then) = unsent.0
+    pub(crate) fn work(&self, work: Box<dyn Work>) {
+        let Some(jobs) = &self.jobs else { return work.done(Err(LedgerError::Closed)) };
+        if let Err(unsent) = jobs.send(Job::Work(work))
+            && let Job::Work(work) = unsent.0
         {
-            then(Err(LedgerError::Closed));
+            work.done(Err(LedgerError::Closed));
         }
     }
 
     pub(crate) fn keep(&self, snapshot: Snapshot) -> Result<(), LedgerError> {
-        self.ask(|done| Job::Keep(snapshot, done))
+        self.ask(|done| Chore::Keep(snapshot, done))
     }
 
     /// Forgets in steps, between which others' events are stored.
     pub(crate) fn forget(&self, now_ms: i64) -> Result<u64, LedgerError> {
         let mut gone = 0;
         loop {
-            let some = self.ask(|done| Job::Forget(now_ms, done))?;
+            let some = self.ask(|done| Chore::Forget(now_ms, done))?;
             gone += some;
             if some < beside::MOST_FORGOTTEN {
                 return Ok(gone);
@@ -135,21 +164,24 @@ impl Writer {
 
     fn ask<T>(
         &self,
-        job: impl FnOnce(Sender<Result<T, LedgerError>>) -> Job,
+        chore: impl FnOnce(Sender<Result<T, LedgerError>>) -> Chore,
     ) -> Result<T, LedgerError> {
         let (done, wait) = channel();
         let jobs = self.jobs.as_ref().ok_or(LedgerError::Closed)?;
-        jobs.send(job(done)).map_err(|_| LedgerError::Closed)?;
+        jobs.send(Job::Chore(chore(done))).map_err(|_| LedgerError::Closed)?;
         wait.recv().unwrap_or(Err(LedgerError::Closed))
     }
 
-    pub(crate) fn head(&self) -> Head {
-        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
-    pub(crate) fn listen(&self, listener: Listener) {
-        let mut listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut listeners).push(Arc::new(listener));
+    pub(crate) fn on_commit(&self, listener: Listener) {
+        self.shared.commits.add(listener);
+    }
+
+    pub(crate) fn on_failure(&self, listener: Listener) {
+        self.shared.failures.add(listener);
     }
 }
 
@@ -174,9 +206,6 @@ struct Place {
     files: Vec<(PathBuf, Option<FileId>)>,
 }
 
-/// Device and number of a file.
-type FileId = (u64, u64);
-
 impl Place {
     fn of(folder: &Folder) -> Self {
         let files = [folder.database(), folder.lock(), folder.log()];
@@ -198,17 +227,6 @@ impl Place {
         }
         Ok(())
     }
-}
-
-#[cfg(unix)]
-fn file_id(file: &Path) -> Option<FileId> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
-}
-
-#[cfg(not(unix))]
-fn file_id(_: &Path) -> Option<FileId> {
-    None
 }
 
 /// The writer's connection.
@@ -241,11 +259,6 @@ pub(crate) fn spawn(
         .map_err(|error| LedgerError::Database(format!("cannot start a thread: {error}")))
 }
 
-/// Calls somebody else's code. If it panics, that is its own end and not the writer's.
-fn tell(f: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(f));
-}
-
 struct Writing {
     connection: Connection,
     place: Place,
@@ -257,88 +270,76 @@ struct Writing {
 
 impl Writing {
     fn run(mut self) {
+        let mut group = Group::default();
         while let Ok(first) = self.queue.recv() {
-            let mut group = Vec::new();
-            let (mut count, mut bytes) = (0_usize, 0_usize);
             let mut next = Some(first);
+            let (mut fallen, mut chore) = (None, None);
             while let Some(job) = next.take() {
-                if let Some((batch, then)) = self.take(job) {
-                    // A batch without events is work too.
-                    count += batch.events.len().max(1);
-                    bytes = bytes.saturating_add(batch.bytes());
-                    group.push((batch, then));
+                match job {
+                    Job::Work(work) => fallen = group.make(work).err(),
+                    Job::Chore(one) => chore = Some(one),
                 }
-                if count < MOST_TOGETHER && bytes < MOST_BYTES_TOGETHER {
+                // What was made before a chore is stored before it.
+                if fallen.is_none() && chore.is_none() && group.has_room() {
                     next = self.queue.try_recv().ok();
                 }
             }
-            if !group.is_empty() {
-                self.commit(group);
+            self.commit(&mut group, fallen);
+            if let Some(chore) = chore {
+                self.attend(chore);
             }
         }
     }
 
-    /// Does a job at once, unless it is a batch that can be committed together with others.
-    fn take(&mut self, job: Job) -> Option<(Batch, Then)> {
-        match job {
-            Job::Append(batch, then) => match batch.check() {
-                Ok(()) => return Some((batch, then)),
-                Err(error) => tell(|| then(Err(error))),
-            },
-            Job::Keep(snapshot, done) => {
+    fn attend(&mut self, chore: Chore) {
+        match chore {
+            Chore::Keep(snapshot, done) => {
                 let _ = done.send(snapshot.store(&self.connection));
             }
-            Job::Forget(now_ms, done) => {
+            Chore::Forget(now_ms, done) => {
                 let gone = beside::forget_some(&self.connection, now_ms);
                 if !matches!(gone, Ok(0)) {
                     self.shared.untidy.store(true, Ordering::Release);
                 }
                 let _ = done.send(gone);
             }
-            Job::Tidy => {
+            Chore::Tidy => {
                 let wipe = self.shared.untidy.load(Ordering::Acquire);
                 if checkpoints::restart(&self.connection, wipe, PATIENCE) {
                     self.shared.untidy.store(false, Ordering::Release);
                 }
             }
         }
-        None
     }
 
-    /// Stores a group as one transaction, and tells everyone who waits for a part of it.
-    fn commit(&mut self, group: Vec<(Batch, Then)>) {
-        let before = self.head();
-        let mut at = before;
-        let mut waiting = Vec::with_capacity(group.len());
-        let (mut chained, mut beside) = (Vec::new(), Vec::new());
-        for (batch, then) in group {
-            let mut appended = Vec::with_capacity(batch.events.len());
-            for event in batch.events {
-                let stored = event.chained(at);
-                at = stored.head();
-                appended.push(Appended { seq: at.seq, hash: at.hash });
-                chained.push(stored);
-            }
-            beside.extend(batch.beside);
-            waiting.push((appended, then));
+    /// Stores a group as one transaction, and tells everyone who waits for a part of it. What could not be made
+    /// comes last: what was made before it is stored, and may have changed the same state.
+    fn commit(&mut self, group: &mut Group, fallen: Option<Fallen>) {
+        let stores = group.stores();
+        let result = if stores { self.store_group(group) } else { Ok(()) };
+        if result.is_err() || fallen.is_some() {
+            self.shared.failures.tell(self.shared.head());
         }
-        let stored = self.place.check().and_then(|()| self.store(&chained, &beside));
-        match stored.or_else(|error| self.settle(before, at, error)) {
-            Ok(()) => {
-                self.move_head(at);
-                if beside.iter().any(|change| matches!(change, Beside::Delete { .. })) {
-                    self.shared.untidy.store(true, Ordering::Release);
-                }
-                waiting.into_iter().for_each(|(appended, then)| tell(|| then(Ok(appended))));
-                let listeners = Arc::clone(
-                    &self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner),
-                );
-                listeners.iter().for_each(|listener| tell(|| listener(at)));
-            }
-            Err(error) => {
-                waiting.into_iter().for_each(|(_, then)| tell(|| then(Err(error.clone()))));
-            }
+        group.tell(&result);
+        if let Some((work, error)) = fallen {
+            tell(|| work.done(Err(error)));
         }
+        if stores && result.is_ok() {
+            self.shared.commits.tell(self.shared.head());
+        }
+    }
+
+    fn store_group(&mut self, group: &mut Group) -> Result<(), LedgerError> {
+        let before = self.shared.head();
+        let at = group.chain(before);
+        let stored = self.place.check().and_then(|()| self.store(group, before));
+        stored.or_else(|error| self.settle(before, at, error))?;
+        self.shared.move_head(at);
+        self.shared.unmoved.fetch_add(group.bytes(), Ordering::Relaxed);
+        if group.beside().any(|change| matches!(change, Beside::Delete { .. })) {
+            self.shared.untidy.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// After a failure: what is really stored decides where the chain goes on, and whether it was one.
@@ -351,7 +352,7 @@ impl Writing {
             // The database refused after it had stored them: the hash is theirs and nobody else's.
             Ok(stored) if stored == at && at != before => Ok(()),
             Ok(stored) => {
-                self.move_head(stored);
+                self.shared.move_head(stored);
                 Err(error)
             }
             // If they are stored after all, the next commit finds their place taken and comes back here.
@@ -359,23 +360,16 @@ impl Writing {
         }
     }
 
-    fn head(&self) -> Head {
-        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn move_head(&self, head: Head) {
-        *self.shared.head.lock().unwrap_or_else(PoisonError::into_inner) = head;
-    }
-
-    fn store(&mut self, events: &[StoredEvent], beside: &[Beside]) -> Result<(), LedgerError> {
+    fn store(&mut self, group: &Group, before: Head) -> Result<(), LedgerError> {
         let change = self.connection.transaction()?;
         {
             let mut insert = change.prepare_cached(
                 "INSERT INTO events (seq, ts, kind, agent_id, identity_id, workload_id, scope_id, tool, intent_id, payload, prev_hash, hash)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?;
-            for event in events {
-                let seq = i64::try_from(event.seq)
+            let mut prev_hash = before.hash;
+            for (event, place) in group.events() {
+                let seq = i64::try_from(place.seq)
                     .map_err(|_| LedgerError::Event("seq too large".to_owned()))?;
                 let subject = &event.subject;
                 insert.execute(params![
@@ -389,11 +383,12 @@ impl Writing {
                     subject.tool,
                     subject.intent_id,
                     event.payload,
-                    event.prev_hash.as_bytes(),
-                    event.hash.as_bytes(),
+                    prev_hash.as_bytes(),
+                    place.hash.as_bytes(),
                 ])?;
+                prev_hash = place.hash;
             }
-            for one in beside {
+            for one in group.beside() {
                 one.apply(&change)?;
             }
         }

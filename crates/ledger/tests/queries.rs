@@ -212,14 +212,14 @@ fn the_file_is_made_anew_when_it_is_missing_damaged_or_of_another_format() {
     round("text", &|| std::fs::write(&file, "this is a text\n".repeat(500)).unwrap());
     round("empty", &|| std::fs::write(&file, "").unwrap());
     round("another format", &|| {
-        tamper(folder.path(), "PRAGMA user_version = 7; DELETE FROM events WHERE seq < 9")
+        tamper(folder.path(), "PRAGMA user_version = 7; DELETE FROM blocks WHERE block < 1")
     });
     round("another program's", &|| {
-        tamper(folder.path(), "PRAGMA application_id = 7; DELETE FROM events WHERE seq < 9")
+        tamper(folder.path(), "PRAGMA application_id = 7; DELETE FROM blocks WHERE block < 1")
     });
     round("without a table", &|| tamper(folder.path(), "DROP TABLE progress"));
     round("without progress", &|| tamper(folder.path(), "DELETE FROM progress"));
-    round("without events", &|| tamper(folder.path(), "DROP TABLE events"));
+    round("without events", &|| tamper(folder.path(), "DROP TABLE blocks"));
     round("ahead", &|| tamper(folder.path(), "UPDATE progress SET projected_seq = 1000000"));
     round("behind its own events", &|| {
         tamper(folder.path(), "UPDATE progress SET projected_seq = 0, hash = zeroblob(32)");
@@ -433,6 +433,91 @@ fn some_call_query() -> impl Strategy<Value = CallQuery> {
     (some_tool(), key, outcome, option::of(0..130_u64), 0..15_u64).prop_map(
         |(tool, key_id, outcome, before, limit)| CallQuery { tool, key_id, outcome, before, limit },
     )
+}
+
+/// Events of several blocks: kinds, tools and times that stand together in some, apart in others, or are rare.
+fn of_many_blocks() -> Vec<NewEvent> {
+    let kinds = [Event::CallStarted, Event::CallFailed, Event::Halted, Event::IntentDecided];
+    let tools = [Some("a"), Some("b"), None];
+    (0..7000_i64)
+        .map(|number| {
+            let stretch = number / 700;
+            let kind = match number {
+                1234 | 5555 => Event::KeyCreated,
+                _ => kinds[usize::try_from((number * 7 + stretch) % 4).unwrap()],
+            };
+            let tool = match number {
+                4321 => Some("c.d"),
+                _ => tools[usize::try_from(stretch % 3).unwrap()],
+            };
+            // Time goes on, with a step back in the middle.
+            let ts = if number < 3500 { number } else { number - 1000 };
+            NewEvent::new(kind, ts, subject(tool), &json!({ "n": number })).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn queries_over_many_blocks_give_what_a_reading_of_everything_gives() {
+    let folder = TempDir::new().unwrap();
+    let ledger = open(folder.path());
+    let queries = ledger.queries().unwrap();
+    // In pieces that do not end where blocks do.
+    for piece in of_many_blocks().chunks(300) {
+        ledger.append(piece.to_vec()).unwrap();
+        queries.wait_for(ledger.head().seq, SOON);
+    }
+    let all = ledger.reader().unwrap().tail(0, u64::MAX).unwrap();
+    let owned = |text: &str| Some(text.to_owned());
+    let (mut asked, mut found) = (0, 0);
+    for kind in [None, owned("call_started"), owned("key_created"), owned("halted"), owned("none")]
+    {
+        for tool in [None, owned("a"), owned("c.d"), owned("none")] {
+            for (from_ms, to_ms) in
+                [(None, None), (Some(2400), Some(2600)), (Some(5900), None), (None, Some(3))]
+            {
+                for (after, before) in
+                    [(None, None), (Some(511), Some(1025)), (Some(2000), None), (None, Some(512))]
+                {
+                    for (newest_first, limit) in
+                        [(false, u64::MAX), (true, u64::MAX), (false, 3), (true, 600)]
+                    {
+                        let (kind, tool) = (kind.clone(), tool.clone());
+                        let wanted = EventQuery {
+                            kind,
+                            tool,
+                            from_ms,
+                            to_ms,
+                            after,
+                            before,
+                            newest_first,
+                            limit,
+                        };
+                        let given = queries.events(&wanted).unwrap();
+                        let expected = {
+                            let limit = limit.min(all.len() as u64);
+                            naive_events(&all, &EventQuery { limit, ..wanted.clone() })
+                        };
+                        assert!(given == expected, "{wanted:?}");
+                        (asked, found) = (asked + 1, found + given.len());
+                    }
+                }
+            }
+        }
+    }
+    assert!(asked == 1280 && found > 50_000, "{asked} {found}");
+}
+
+#[test]
+fn a_query_knows_what_was_stored_before_it_was_asked() {
+    let folder = TempDir::new().unwrap();
+    let ledger = open(folder.path());
+    let queries = ledger.queries().unwrap();
+    for number in 1..=300 {
+        ledger.append(vec![event(number)]).unwrap();
+        let newest = EventQuery { newest_first: true, limit: 1, ..EventQuery::default() };
+        assert_eq!(queries.events(&newest).unwrap()[0].seq, number);
+    }
 }
 
 proptest! {

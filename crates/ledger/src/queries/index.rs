@@ -1,12 +1,13 @@
-//! The file that queries are answered from: its tables, how an event gets into them, and how they are
-//! asked. The events themselves stay in the ledger; here is only where to find them.
+//! The file that queries are answered from: its tables, and where in the ledger the events are that are asked for.
+//!
+//! The events stay in the ledger, and there are many of them. So the file does not list each, but says of every block of
+//! them, which kinds and tools are in it and of what time they are. A query reads the blocks that can have what it wants.
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
-use serde::Deserialize;
+use rusqlite::{Connection, ToSql, params, params_from_iter};
 
-use super::{CallQuery, CallRow, EventQuery};
+use super::{EventQuery, calls, taking::Taken};
 use crate::{
     error::LedgerError,
     reader::{bounded, place},
@@ -18,7 +19,13 @@ const APPLICATION_ID: u32 = 0x544f_4c51;
 
 /// Whoever changes the tables, or what is put into them, counts this up: a file of another format is
 /// made anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// How many places a block has.
+pub(super) const BLOCK: u64 = 512;
+
+/// How many blocks are read at once. The ledger's log cannot be begun anew while somebody reads.
+const TOGETHER: u64 = 16;
 
 const TABLES: &str = "
     CREATE TABLE progress (
@@ -26,32 +33,19 @@ const TABLES: &str = "
         projected_seq INTEGER NOT NULL,
         hash BLOB NOT NULL
     ) STRICT;
-    CREATE TABLE events (
-        seq INTEGER PRIMARY KEY,
-        ts INTEGER NOT NULL,
+    CREATE TABLE blocks (
+        block INTEGER PRIMARY KEY,
+        last_seq INTEGER NOT NULL,
+        first_ms INTEGER NOT NULL,
+        last_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE found (
+        block INTEGER NOT NULL,
         kind TEXT NOT NULL,
         tool TEXT
     ) STRICT;
-    CREATE INDEX events_by_kind ON events (kind, seq);
-    CREATE INDEX events_by_tool ON events (tool, seq) WHERE tool IS NOT NULL;
-    CREATE INDEX events_by_time ON events (ts, seq);
-    CREATE TABLE calls (
-        seq INTEGER PRIMARY KEY,
-        call_id TEXT NOT NULL UNIQUE,
-        run_id TEXT,
-        tool TEXT,
-        key_id TEXT,
-        session TEXT,
-        ended_seq INTEGER,
-        started_ms INTEGER NOT NULL,
-        ended_ms INTEGER,
-        outcome TEXT NOT NULL,
-        code TEXT,
-        duration_ms INTEGER
-    ) STRICT;
-    CREATE INDEX calls_by_tool ON calls (tool, seq) WHERE tool IS NOT NULL;
-    CREATE INDEX calls_by_key ON calls (key_id, seq) WHERE key_id IS NOT NULL;
-    CREATE INDEX calls_by_outcome ON calls (outcome, seq);
+    CREATE INDEX found_by_kind ON found (kind, tool, block);
+    CREATE INDEX found_by_tool ON found (tool, block) WHERE tool IS NOT NULL;
     INSERT INTO progress (one, projected_seq, hash) VALUES (1, 0, zeroblob(32));";
 
 /// How far the file has come: the last event in it, and that event's hash, which tells whether it is of
@@ -59,17 +53,6 @@ const TABLES: &str = "
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) seq: u64,
-    pub(super) hash: Vec<u8>,
-}
-
-/// What the file needs to know of an event.
-pub(super) struct Noted {
-    pub(super) seq: u64,
-    pub(super) ts_ms: i64,
-    pub(super) kind: String,
-    pub(super) tool: Option<String>,
-    /// Only of the events of calls.
-    pub(super) payload: Option<String>,
     pub(super) hash: Vec<u8>,
 }
 
@@ -96,6 +79,7 @@ pub(super) fn create(file: &Path) -> Result<Connection, LedgerError> {
     let mut connection = connect(file)?;
     let change = connection.transaction()?;
     change.execute_batch(TABLES)?;
+    change.execute_batch(calls::TABLES)?;
     change.pragma_update(None, "application_id", APPLICATION_ID)?;
     change.pragma_update(None, "user_version", FORMAT)?;
     change.commit()?;
@@ -110,177 +94,133 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Puts events into the tables, and says in the same transaction how far that leads.
-pub(super) fn add(connection: &mut Connection, events: &[Noted]) -> rusqlite::Result<()> {
-    let Some(last) = events.last() else { return Ok(()) };
+/// Puts what was taken from the ledger into the tables, and says in the same transaction how far that leads.
+pub(super) fn add(connection: &mut Connection, taken: &Taken) -> rusqlite::Result<()> {
     let change = connection.transaction()?;
-    {
-        let mut insert = change
-            .prepare_cached("INSERT INTO events (seq, ts, kind, tool) VALUES (?1, ?2, ?3, ?4)")?;
-        for event in events {
-            insert.execute(params![bounded(event.seq), event.ts_ms, event.kind, event.tool])?;
-            add_call(&change, event)?;
+    for block in &taken.blocks {
+        // A block that has these events already is of a file that says wrongly how far it has come.
+        let changed = change
+            .prepare_cached(
+                "INSERT INTO blocks (block, last_seq, first_ms, last_ms) VALUES (?1, ?3, ?4, ?5)
+                 ON CONFLICT (block) DO UPDATE SET last_seq = ?3,
+                    first_ms = min(first_ms, ?4), last_ms = max(last_ms, ?5)
+                 WHERE last_seq < ?2",
+            )?
+            .execute(params![
+                bounded(block.number),
+                bounded(block.first_seq),
+                bounded(block.last_seq),
+                block.first_ms,
+                block.last_ms
+            ])?;
+        if changed != 1 {
+            return Err(rusqlite::Error::QueryReturnedNoRows);
         }
-        change
-            .prepare_cached("UPDATE progress SET projected_seq = ?1, hash = ?2 WHERE one = 1")?
-            .execute(params![bounded(last.seq), last.hash])?;
+        let mut insert = change.prepare_cached(
+            "INSERT INTO found (block, kind, tool) SELECT ?1, ?2, ?3 WHERE NOT EXISTS
+             (SELECT 1 FROM found WHERE kind = ?2 AND tool IS ?3 AND block = ?1)",
+        )?;
+        for (kind, tool) in &block.found {
+            insert.execute(params![bounded(block.number), kind, tool])?;
+        }
     }
+    for call in &taken.calls {
+        call.add(&change)?;
+    }
+    change
+        .prepare_cached("UPDATE progress SET projected_seq = ?1, hash = ?2 WHERE one = 1")?
+        .execute(params![bounded(taken.last_seq), taken.hash])?;
     change.commit()
 }
 
-/// What the events of a call say of it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Told {
-    call_id: String,
-    run_id: Option<String>,
-    key_id: Option<String>,
-    session: Option<String>,
-    duration_ms: Option<i64>,
-    error: Option<ToldError>,
-    outcome_unknown: Option<bool>,
+/// Places in the ledger, from the first to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: u64,
+    pub(super) last: u64,
 }
 
-#[derive(Deserialize)]
-struct ToldError {
-    code: Option<String>,
-}
-
-/// Makes or ends the call that an event tells of. The first end counts. What cannot be read as the event
-/// of a call says nothing of one.
-fn add_call(connection: &Connection, event: &Noted) -> rusqlite::Result<()> {
-    let Some(payload) = &event.payload else { return Ok(()) };
-    let Ok(told) = serde_json::from_str::<Told>(payload) else { return Ok(()) };
-    // How it ends when it had started, and when this is its first event.
-    let (ended, unstarted) = match (event.kind.as_str(), told.outcome_unknown) {
-        ("call_started", _) => return start_call(connection, event, &told),
-        ("call_completed", _) => ("completed", "completed"),
-        ("call_failed", Some(true)) => ("unknown", "unknown"),
-        ("call_failed", _) => ("failed", "denied"),
-        _ => return Ok(()),
-    };
-    connection
-        .prepare_cached(
-            "INSERT INTO calls (seq, call_id, run_id, tool, key_id, session,
-                                ended_seq, started_ms, ended_ms, outcome, code, duration_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?1, ?7, ?7, ?8, ?9, ?10)
-             ON CONFLICT (call_id) DO UPDATE SET
-                run_id = coalesce(run_id, excluded.run_id), tool = coalesce(tool, excluded.tool),
-                key_id = coalesce(key_id, excluded.key_id),
-                session = coalesce(session, excluded.session),
-                ended_seq = excluded.ended_seq, ended_ms = excluded.ended_ms, outcome = ?11,
-                code = excluded.code, duration_ms = excluded.duration_ms
-             WHERE outcome = 'running'",
-        )?
-        .execute(params![
-            bounded(event.seq),
-            told.call_id,
-            told.run_id,
-            event.tool,
-            told.key_id,
-            told.session,
-            event.ts_ms,
-            unstarted,
-            told.error.and_then(|error| error.code),
-            told.duration_ms,
-            ended,
-        ])?;
-    Ok(())
-}
-
-fn start_call(connection: &Connection, event: &Noted, told: &Told) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO calls (seq, call_id, run_id, tool, key_id, session, started_ms, outcome)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running') ON CONFLICT (call_id) DO NOTHING",
-        )?
-        .execute(params![
-            bounded(event.seq),
-            told.call_id,
-            told.run_id,
-            event.tool,
-            told.key_id,
-            told.session,
-            event.ts_ms,
-        ])?;
-    Ok(())
-}
-
-/// The places of the events that are wanted.
-pub(super) fn events(connection: &Connection, wanted: &EventQuery) -> rusqlite::Result<Vec<u64>> {
+/// Where the events can be that are wanted, in the order in which they are wanted.
+pub(super) fn places(connection: &Connection, wanted: &EventQuery) -> rusqlite::Result<Vec<Range>> {
+    let known: i64 =
+        connection
+            .query_row("SELECT projected_seq FROM progress WHERE one = 1", [], |row| row.get(0))?;
+    let first = wanted.after.map_or(1, |after| after.saturating_add(1));
+    let last = wanted.before.map_or(u64::MAX, |before| before.saturating_sub(1)).min(place(known));
+    if first > last {
+        return Ok(Vec::new());
+    }
+    if (&wanted.kind, &wanted.tool, wanted.from_ms, wanted.to_ms) == (&None, &None, None, None) {
+        return Ok(vec![Range { first, last }]);
+    }
     let mut select = Select::default();
     select.only("kind = ?", &wanted.kind);
     select.only("tool = ?", &wanted.tool);
-    select.only("ts >= ?", &wanted.from_ms);
-    select.only("ts < ?", &wanted.to_ms);
-    select.only("seq > ?", &wanted.after.map(bounded));
-    select.only("seq < ?", &wanted.before.map(bounded));
-    let order = if wanted.newest_first { "DESC" } else { "ASC" };
-    let (sql, values) = select.finish("seq FROM events", order, wanted.limit);
+    select.only("last_ms >= ?", &wanted.from_ms);
+    select.only("first_ms < ?", &wanted.to_ms);
+    select.only("block >= ?", &Some(bounded(first / BLOCK)));
+    select.only("block <= ?", &Some(bounded(last / BLOCK)));
+    let tables =
+        match (wanted.kind.is_some() || wanted.tool.is_some(), wanted.from_ms.or(wanted.to_ms)) {
+            (false, _) => "blocks",
+            (true, None) => "found",
+            (true, Some(_)) => "found JOIN blocks USING (block)",
+        };
+    let order = if wanted.newest_first { "block DESC" } else { "block" };
+    let (sql, values) = select.finish(&format!("DISTINCT block FROM {tables}"), order, u64::MAX);
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), |row| row.get(0).map(place))?;
-    rows.collect()
+    let blocks = statement.query_map(params_from_iter(values), |row| row.get(0).map(place))?;
+    let mut ranges = Vec::new();
+    for block in blocks {
+        let start = block?.saturating_mul(BLOCK);
+        let end = start.saturating_add(BLOCK - 1);
+        join(&mut ranges, Range { first: start.max(first), last: end.min(last) });
+    }
+    Ok(ranges)
 }
 
-const CALL: &str = "call_id, run_id, tool, key_id, session, seq, ended_seq, started_ms, ended_ms, outcome, code, duration_ms";
-
-/// The calls that are wanted.
-pub(super) fn calls(connection: &Connection, wanted: &CallQuery) -> rusqlite::Result<Vec<CallRow>> {
-    let mut select = Select::default();
-    select.only("tool = ?", &wanted.tool);
-    select.only("key_id = ?", &wanted.key_id);
-    select.only("outcome = ?", &wanted.outcome);
-    select.only("seq < ?", &wanted.before.map(bounded));
-    let (sql, values) = select.finish(&format!("{CALL} FROM calls"), "DESC", wanted.limit);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), call_row)?;
-    rows.collect()
-}
-
-/// The call with this id.
-pub(super) fn call(connection: &Connection, call_id: &str) -> rusqlite::Result<Option<CallRow>> {
-    let sql = format!("SELECT {CALL} FROM calls WHERE call_id = ?1");
-    connection.prepare_cached(&sql)?.query_row([call_id], call_row).optional()
+/// Adds a block to the one before it where they meet, so that both are read at once.
+fn join(ranges: &mut Vec<Range>, next: Range) {
+    if let Some(before) = ranges.last_mut()
+        && before.last.max(next.last) - before.first.min(next.first) < TOGETHER * BLOCK
+        && (before.last + 1 == next.first || next.last + 1 == before.first)
+    {
+        *before = Range { first: before.first.min(next.first), last: before.last.max(next.last) };
+    } else {
+        ranges.push(next);
+    }
 }
 
 /// A query of those conditions that are given, so that the database sees which index serves it.
 #[derive(Default)]
-struct Select {
+pub(super) struct Select {
     conditions: Vec<&'static str>,
     values: Vec<Box<dyn ToSql>>,
 }
 
 impl Select {
-    fn only<T: ToSql + Clone + 'static>(&mut self, condition: &'static str, value: &Option<T>) {
+    pub(super) fn only<T: ToSql + Clone + 'static>(
+        &mut self,
+        condition: &'static str,
+        value: &Option<T>,
+    ) {
         if let Some(value) = value {
             self.conditions.push(condition);
             self.values.push(Box::new(value.clone()));
         }
     }
 
-    fn finish(mut self, what: &str, order: &str, limit: u64) -> (String, Vec<Box<dyn ToSql>>) {
+    pub(super) fn finish(
+        mut self,
+        what: &str,
+        order: &str,
+        limit: u64,
+    ) -> (String, Vec<Box<dyn ToSql>>) {
         let conditions = match self.conditions.as_slice() {
             [] => String::new(),
             some => format!("WHERE {}", some.join(" AND ")),
         };
         self.values.push(Box::new(bounded(limit)));
-        (format!("SELECT {what} {conditions} ORDER BY seq {order} LIMIT ?"), self.values)
+        (format!("SELECT {what} {conditions} ORDER BY {order} LIMIT ?"), self.values)
     }
-}
-
-fn call_row(row: &Row<'_>) -> rusqlite::Result<CallRow> {
-    Ok(CallRow {
-        call_id: row.get(0)?,
-        run_id: row.get(1)?,
-        tool: row.get(2)?,
-        key_id: row.get(3)?,
-        session: row.get(4)?,
-        seq: place(row.get(5)?),
-        ended_seq: row.get::<_, Option<i64>>(6)?.map(place),
-        started_ms: row.get(7)?,
-        ended_ms: row.get(8)?,
-        outcome: row.get(9)?,
-        code: row.get(10)?,
-        duration_ms: row.get(11)?,
-    })
 }

@@ -1,12 +1,15 @@
 //! Queries over the events: which of a kind, of a tool, of a time, and the list of calls.
 //!
 //! They are answered from a file of their own, `queries.db`, which a thread ([`projection`]) fills from
-//! the ledger in transactions of its own ([`index`]). So the ledger's writer never waits for a query or
-//! for an index. The file is a cache: it says how far it has come, and it is made anew from the ledger
+//! the ledger in transactions of its own ([`taking`], [`index`]). So the ledger's writer never waits for a query or
+//! for an index. Under load it follows in large steps, some of a second behind; whoever asks is waited for, until it
+//! has come to where the ledger was when he asked. The file is a cache: it says how far it has come, and it is made anew from the ledger
 //! when it is missing, damaged, of another format, or of another ledger.
 
+mod calls;
 mod index;
 mod projection;
+mod taking;
 
 use std::{
     path::PathBuf,
@@ -14,15 +17,29 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params_from_iter};
 use serde::Serialize;
 
 pub(crate) use projection::Projection;
 
-use crate::{chain::StoredEvent, error::LedgerError, reader::Reader, schema};
+use self::index::{Range, Select};
+
+use crate::{
+    chain::StoredEvent,
+    error::LedgerError,
+    reader::{COLUMNS, Reader, bounded},
+    schema,
+    writer::Shared as Written,
+};
 
 /// How many pairs of connections are kept open for the next query.
 const MOST_IDLE: usize = 4;
+
+/// How long a query waits for the file to come to where the ledger is. Then it is answered as of where the file is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Most events that are read at once. The ledger's log cannot be begun anew while somebody reads.
+const MOST_AT_ONCE: u64 = 8192;
 
 /// How many rows a query gives that does not say it.
 const DEFAULT_LIMIT: u64 = 100;
@@ -144,22 +161,25 @@ impl Queries {
     /// The events that are wanted, as they are stored.
     pub fn events(&self, wanted: &EventQuery) -> Result<Vec<StoredEvent>, LedgerError> {
         self.ask(
-            |index| index::events(index, wanted),
+            |index| index::places(index, wanted),
             |ledger, places| {
-                let found = places.into_iter().filter_map(|seq| ledger.at(seq).transpose());
-                found.collect()
+                let mut found = Vec::new();
+                for range in places {
+                    read(ledger, wanted, range, &mut found)?;
+                }
+                Ok(found)
             },
         )
     }
 
     /// The calls that are wanted, newest first.
     pub fn calls(&self, wanted: &CallQuery) -> Result<Vec<CallRow>, LedgerError> {
-        self.ask(|index| index::calls(index, wanted), |_, calls| Ok(calls))
+        self.ask(|index| calls::calls(index, wanted), |_, calls| Ok(calls))
     }
 
     /// The call with this id.
     pub fn call(&self, call_id: &str) -> Result<Option<CallRow>, LedgerError> {
-        self.ask(|index| index::call(index, call_id), |_, call| Ok(call))
+        self.ask(|index| calls::call(index, call_id), |_, call| Ok(call))
     }
 
     /// Asks the index, and then the ledger for what the index found there.
@@ -168,6 +188,10 @@ impl Queries {
         find: impl FnOnce(&Connection) -> rusqlite::Result<F>,
         read: impl FnOnce(&Reader, F) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
+        let head = self.shared.written.head().seq;
+        if self.caught_up_to() < head {
+            self.wait_for(head, PATIENCE);
+        }
         let idle = self.shared.idle_connections();
         let generation = match &idle {
             Some(connections) => connections.generation,
@@ -200,10 +224,45 @@ impl Queries {
     }
 }
 
+/// Reads what is wanted of a part of the ledger behind what was found already.
+fn read(
+    ledger: &Reader,
+    wanted: &EventQuery,
+    mut range: Range,
+    found: &mut Vec<StoredEvent>,
+) -> Result<(), LedgerError> {
+    loop {
+        let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
+        let most = wanted.limit.saturating_sub(count).min(MOST_AT_ONCE);
+        if most == 0 {
+            return Ok(());
+        }
+        let mut select = Select::default();
+        select.only("seq >= ?", &Some(bounded(range.first)));
+        select.only("seq <= ?", &Some(bounded(range.last)));
+        select.only("kind = ?", &wanted.kind);
+        select.only("tool = ?", &wanted.tool);
+        select.only("ts >= ?", &wanted.from_ms);
+        select.only("ts < ?", &wanted.to_ms);
+        let order = if wanted.newest_first { "seq DESC" } else { "seq" };
+        let (sql, values) = select.finish(&format!("{COLUMNS} FROM events"), order, most);
+        let events = ledger.select(&sql, params_from_iter(values))?;
+        let (last, full) = (events.last().map(|event| event.seq), events.len() as u64 == most);
+        found.extend(events);
+        match last.filter(|_| full) {
+            Some(last) if wanted.newest_first => range.last = last - 1,
+            Some(last) => range.first = last + 1,
+            None => return Ok(()),
+        }
+    }
+}
+
 /// What the thread and those who ask have in common.
 struct Shared {
     /// The ledger's database.
     ledger: PathBuf,
+    /// Where the ledger stands.
+    written: Arc<Written>,
     /// The file that is asked.
     file: PathBuf,
     state: Mutex<State>,

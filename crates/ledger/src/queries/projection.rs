@@ -12,22 +12,20 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::{
     Queries, Shared, State,
-    index::{self, Noted, Progress},
+    index::{self, Progress},
+    taking::Taken,
 };
 use crate::{
     chain::EventHash,
     error::LedgerError,
     folder::Folder,
-    reader::{Reader, bounded, place},
-    writer::{Listener, spawn},
+    reader::{Reader, bounded},
+    writer::{Listener, Shared as Written, spawn},
 };
 
-/// Most events in one transaction, and about the most bytes of them.
-const TURN: (usize, usize) = (1000, 4 * 1024 * 1024);
-
 /// How long events are gathered that come soon after others. Most of what an event costs here is the
-/// transaction that it comes in; what comes after a rest is taken over at once.
-const GATHER: Duration = Duration::from_millis(10);
+/// transaction that it comes in; what comes after a rest, or is waited for, is taken over at once.
+const GATHER: Duration = Duration::from_millis(500);
 
 /// How long it waits before it tries again what went wrong.
 const RETRY: Duration = Duration::from_millis(250);
@@ -40,9 +38,10 @@ pub(crate) struct Projection {
 
 impl Projection {
     /// Starts to follow. A file that cannot be opened is no error here: it is tried again.
-    pub(crate) fn start(folder: &Arc<Folder>) -> Result<Self, LedgerError> {
+    pub(crate) fn start(folder: &Arc<Folder>, written: Arc<Written>) -> Result<Self, LedgerError> {
         let shared = Arc::new(Shared {
             ledger: folder.database(),
+            written,
             file: folder.queries(),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
@@ -225,11 +224,10 @@ impl Following {
 
     /// Takes over what comes next. False when there is nothing, or it is to end.
     fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
-        let events = noted(&self.ledger, self.at)?;
-        let Some(last) = events.last() else { return Ok(false) };
-        index::add(&mut self.index, &events)?;
-        self.at = last.seq;
-        shared.change(|state| state.projected = last.seq);
+        let Some(taken) = Taken::from(&self.ledger, self.at)? else { return Ok(false) };
+        index::add(&mut self.index, &taken)?;
+        self.at = taken.last_seq;
+        shared.change(|state| state.projected = taken.last_seq);
         let state = shared.state();
         Ok(!state.stop && !state.rebuild)
     }
@@ -247,35 +245,6 @@ fn of_this_ledger(ledger: &Reader, progress: &Progress) -> Result<bool, LedgerEr
         |row| row.get::<_, u32>(0),
     )?;
     Ok(found == 1)
-}
-
-/// The events behind `after`. Whatever stands there is taken: a ledger that was tampered with is for its
-/// verification to tell, and no reason to stop here.
-fn noted(ledger: &Reader, after: u64) -> Result<Vec<Noted>, LedgerError> {
-    let mut statement = ledger.connection().prepare_cached(
-        "SELECT seq, ts, kind, tool, hash,
-                iif(kind IN ('call_started', 'call_completed', 'call_failed'), payload, NULL)
-         FROM events WHERE seq > ?1 ORDER BY seq",
-    )?;
-    let mut rows = statement.query([bounded(after)])?;
-    let (mut read, mut bytes) = (Vec::new(), 0);
-    while read.len() < TURN.0
-        && bytes < TURN.1
-        && let Some(row) = rows.next()?
-    {
-        let payload = row.get_ref(5)?.as_str_or_null().ok().flatten().map(str::to_owned);
-        bytes += payload.as_ref().map_or(0, String::len);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        read.push(Noted {
-            seq: place(row.get(0)?),
-            ts_ms: row.get(1)?,
-            kind: row.get_ref(2)?.as_bytes().map(text).unwrap_or_default(),
-            tool: row.get_ref(3)?.as_bytes_or_null().ok().flatten().map(text),
-            hash: row.get_ref(4)?.as_bytes().map(<[u8]>::to_vec).unwrap_or_default(),
-            payload,
-        });
-    }
-    Ok(read)
 }
 
 /// Removes the file and what the database keeps beside it. The log goes first: with a new file it would

@@ -1,0 +1,129 @@
+//! The governor's state while it lives: with a clock, randomness, and a way to start again.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tollgate_contract::{Error, id::IntentId, text::hex};
+use tollgate_governor::{Event, Fresh, Governor, Named, SteadyTime};
+use tollgate_ledger::{Beside, LedgerError, NewEvent, Subject};
+
+use super::{IDENTITIES, recover::Taken};
+use crate::clock::{self, Clock};
+
+/// After how many events of the governor a snapshot is taken.
+const SNAPSHOT_EVERY: usize = 50_000;
+
+/// How much randomness is fetched at a time.
+const RANDOM: usize = 2048;
+
+/// The state, and what belongs to it.
+pub(crate) struct Live {
+    pub(crate) governor: Governor,
+    time: SteadyTime,
+    /// Why nothing can be decided, if that is so.
+    broken: Option<String>,
+    since_snapshot: usize,
+    random: Vec<u8>,
+}
+
+impl Live {
+    pub(crate) fn new(governor: Governor, wall: i64, counted: i64) -> Self {
+        let time = SteadyTime::new(wall, counted, governor.now());
+        Self { governor, time, broken: None, since_snapshot: 0, random: Vec::new() }
+    }
+
+    pub(crate) fn read_time(&mut self, clock: &dyn Clock) -> i64 {
+        self.time.read(clock.now_ms(), clock.counted_ms())
+    }
+
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// Nothing is decided any more until the state was made again.
+    pub(crate) fn breaks(&mut self, problem: &impl ToString) {
+        let problem = problem.to_string();
+        tracing::error!(problem, "the governor's state cannot be trusted; nothing is approved");
+        self.broken = Some(problem);
+    }
+
+    /// Goes on with a state that was made from what is stored.
+    pub(crate) fn starts_again(&mut self, governor: Governor) {
+        self.governor = governor;
+        self.broken = None;
+    }
+
+    /// Random bytes, fetched many at a time.
+    pub(crate) fn random<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        if self.random.len() < N {
+            self.random = clock::random::<RANDOM>()?.to_vec();
+        }
+        let at = self.random.len() - N;
+        let mut bytes = [0; N];
+        for (to, from) in bytes.iter_mut().zip(self.random.drain(at..)) {
+            *to = from;
+        }
+        Ok(bytes)
+    }
+
+    /// A name for an intent.
+    pub(crate) fn intent_id(&mut self, now: i64) -> Result<IntentId, Error> {
+        let random = self.random()?;
+        Ok(IntentId::from_parts(u64::try_from(now).unwrap_or_default(), random))
+    }
+
+    /// What a credential is called from now on.
+    pub(crate) fn fresh(&mut self, name: &str) -> Result<Fresh, Error> {
+        let (pseudonym, salt): ([u8; 16], [u8; 16]) = (self.random()?, self.random()?);
+        let salt = hex(&salt).to_string();
+        Ok(Fresh {
+            pseudonym: format!("idn_{}", hex(&pseudonym)).into(),
+            name_hash: salted(&salt, name),
+            salt,
+        })
+    }
+
+    /// A snapshot, if it is time for one.
+    pub(crate) fn snapshot_if_due(&mut self, events: usize) -> Option<Taken> {
+        self.since_snapshot += events;
+        // A large state is copied less often: it costs in proportion to what happened since.
+        let due = SNAPSHOT_EVERY.max(self.governor.open_holds());
+        if self.since_snapshot < due || events == 0 {
+            return None;
+        }
+        self.since_snapshot = 0;
+        Some(Taken::new(self.governor.snapshot()))
+    }
+}
+
+/// The hash of a text with its salt. Without the salt it says nothing.
+pub(crate) fn salted(salt: &str, text: &str) -> Box<str> {
+    let hash = Sha256::new().chain_update(salt).chain_update([0]).chain_update(text).finalize();
+    hex(&hash).to_string().into()
+}
+
+/// Keeps the name of a credential beside the chain.
+pub(crate) fn keep_name(named: &Named) -> Result<Beside, LedgerError> {
+    let value = serde_json::to_vec(named)
+        .map_err(|error| LedgerError::Event(format!("an identity is no JSON: {error}")))?;
+    let key = named.name.clone().into_bytes();
+    Ok(Beside::Put { space: IDENTITIES, key, value, expires_ms: None })
+}
+
+/// An event of the governor as it is recorded.
+pub fn written(event: &Event) -> Result<NewEvent, LedgerError> {
+    let text = |part: &Option<Arc<str>>| part.as_deref().map(str::to_owned);
+    let subject = Subject {
+        agent_id: text(&event.about.agent),
+        identity_id: text(&event.about.identity),
+        workload_id: text(&event.about.workload),
+        scope_id: text(&event.about.scope),
+        tool: None,
+        intent_id: event.about.intent.map(|intent| intent.to_string()),
+    };
+    let payload = event
+        .effect
+        .payload()
+        .map_err(|error| LedgerError::Event(format!("its payload is no JSON: {error}")))?;
+    NewEvent::from_json(event.effect.kind(), event.ts, subject, payload)
+}

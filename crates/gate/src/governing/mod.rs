@@ -1,0 +1,440 @@
+//! The governor at work: its decisions are made on the ledger's own thread, in the order in which they are
+//! recorded, right before they are stored. So state and record never disagree, whatever happens at the same
+//! time; and when a commit fails, everything in it is refused and the state is made again from what is stored.
+
+mod asked;
+mod live;
+mod recover;
+mod shown;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+use tollgate_contract::{
+    Error,
+    error::{Conflict, Internal, InvalidRequest, LedgerUnavailable, NotFound},
+    event::Event as Kind,
+    id::IntentId,
+    text::Clean,
+};
+use tollgate_governor::{
+    About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, Governor, GovernorConfig,
+    Halt, Named, Observation, Report, ReportRefused, Setup, Target,
+};
+use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, Work};
+
+use crate::{clock::Clock, metrics::Metrics};
+
+pub use asked::{Asked, UsageReport};
+pub use live::written;
+use live::Live;
+use recover::Taken;
+pub use shown::{AgentShown, PoolReading};
+
+/// Where the names of identities are kept.
+pub(crate) const IDENTITIES: &str = "identities";
+/// Where the free text is kept that came with intents.
+const CONTEXTS: &str = "contexts";
+/// How long it is kept.
+const CONTEXT_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1000;
+
+/// The governor at work. Clones share it.
+#[derive(Clone)]
+pub struct Governing {
+    shared: Arc<Shared>,
+}
+
+/// What the clones share, and the ledger's thread with them.
+pub(crate) struct Shared {
+    live: Mutex<Live>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    folder: PathBuf,
+    /// Told of snapshots that are ready to be written. Kept here so that it ends with the governor.
+    snapshots: std::sync::mpsc::SyncSender<Taken>,
+}
+
+impl Shared {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of something that was decided on the ledger's thread.
+struct Made<T> {
+    events: Vec<Event>,
+    beside: Vec<Beside>,
+    gives: T,
+}
+
+impl<T> Made<T> {
+    fn new(events: Vec<Event>, gives: T) -> Self {
+        Self { events, beside: Vec::new(), gives }
+    }
+}
+
+/// Something that is decided on the ledger's thread.
+struct Deciding<T, F> {
+    shared: Arc<Shared>,
+    decide: Option<F>,
+    gives: Option<Result<T, Error>>,
+    snapshot: Option<Taken>,
+    tell: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T, F> Work for Deciding<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&mut Live, i64) -> Result<Made<T>, Error> + Send + 'static,
+{
+    fn make(&mut self) -> Batch {
+        let Some(decide) = self.decide.take() else { return Batch::default() };
+        let mut live = self.shared.live();
+        if let Some(problem) = live.broken() {
+            self.gives = Some(Err(LedgerUnavailable::new(Clean::new(problem)).into()));
+            return Batch::default();
+        }
+        let now = live.read_time(&*self.shared.clock);
+        let made = match decide(&mut live, now) {
+            Ok(made) => made,
+            Err(error) => {
+                self.gives = Some(Err(error));
+                return Batch::default();
+            }
+        };
+        let mut events = Vec::with_capacity(made.events.len());
+        for event in &made.events {
+            match written(event) {
+                Ok(event) => events.push(event),
+                Err(error) => {
+                    // It has been applied and cannot be recorded: the state is made again.
+                    live.breaks(&error);
+                    self.gives = Some(Err(error.into()));
+                    return Batch::default();
+                }
+            }
+        }
+        self.gives = Some(Ok(made.gives));
+        self.snapshot = live.snapshot_if_due(events.len());
+        Batch { events, beside: made.beside }
+    }
+
+    fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
+        let Self { shared, gives, snapshot, tell, .. } = *self;
+        if let (Ok(appended), Some(taken)) = (&result, snapshot)
+            && let Some(last) = appended.last()
+        {
+            // A snapshot saves time at the next start; one that nobody has time for is left out.
+            let _ = shared.snapshots.try_send(taken.at(*last));
+        }
+        let answer = match (result, gives) {
+            (Ok(_), Some(gives)) => gives,
+            (Err(error), _) => {
+                shared.metrics.ledger_failures.inc();
+                Err(error.into())
+            }
+            (Ok(_), None) => Err(Internal::new("a decision was not made").into()),
+        };
+        let _ = tell.send(answer);
+    }
+}
+
+impl Governing {
+    /// Starts from what is recorded. Nothing is decided yet: the configuration that holds is applied by
+    /// [`Governing::configure`].
+    pub(crate) fn open(
+        ledger: &Ledger,
+        clock: &Arc<dyn Clock>,
+        metrics: &Metrics,
+        folder: &Path,
+    ) -> Result<Self, Error> {
+        let wall = clock.now_ms();
+        let governor = recover::state(&ledger.reader()?, folder, wall)?;
+        let live = Live::new(governor, wall, clock.counted_ms());
+        let snapshots = recover::writer(folder);
+        let shared = Arc::new(Shared {
+            live: Mutex::new(live),
+            clock: Arc::clone(clock),
+            metrics: metrics.clone(),
+            folder: folder.to_owned(),
+            snapshots,
+        });
+        // The ledger must not own itself through this, nor the governor for ever.
+        let (weak, reader) = (Arc::downgrade(&shared), Mutex::new(ledger.reader()?));
+        ledger.on_failure(move |_| {
+            let Some(shared) = weak.upgrade() else { return };
+            let reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let again = recover::state(&reader, &shared.folder, shared.clock.now_ms());
+            let mut live = shared.live();
+            match again {
+                Ok(governor) => live.starts_again(governor),
+                Err(error) => live.breaks(&error.operator()),
+            }
+        });
+        Ok(Self { shared })
+    }
+
+    /// Decides something on the ledger's thread, and waits until it is recorded.
+    async fn decide<T: Send + 'static>(
+        &self,
+        ledger: &Ledger,
+        decide: impl FnOnce(&mut Live, i64) -> Result<Made<T>, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (tell, told) = oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        let work = Deciding { shared, decide: Some(decide), gives: None, snapshot: None, tell };
+        ledger.work(Box::new(work));
+        told.await.unwrap_or_else(|_| Err(LedgerError::Closed.into()))
+    }
+
+    /// Decides an intent.
+    pub async fn ask(&self, ledger: &Ledger, asked: Asked) -> Result<Decision, Error> {
+        let decision = self.decide(ledger, move |live, now| asked.decide(live, now)).await?;
+        self.shared.metrics.decided(&decision);
+        Ok(decision)
+    }
+
+    /// Takes a report of usage. Gives what was counted.
+    pub async fn report(&self, ledger: &Ledger, report: UsageReport) -> Result<Event, Error> {
+        self.decide(ledger, move |live, now| report.settle(live, now)).await
+    }
+
+    /// Makes a credential known.
+    pub async fn register(
+        &self,
+        ledger: &Ledger,
+        name: String,
+        kind: Option<String>,
+        group: Option<String>,
+        metadata: Option<serde_json::Value>,
+    ) -> Result<(Arc<Named>, bool), Error> {
+        self.decide(ledger, move |live, now| {
+            let known = live.governor.identities().by_name(&name).cloned();
+            let fresh = match &known {
+                Some(known) => Fresh {
+                    pseudonym: Arc::clone(&known.pseudonym),
+                    salt: known.salt.clone(),
+                    name_hash: live::salted(&known.salt, &name),
+                },
+                None => live.fresh(&name)?,
+            };
+            let named = Named {
+                pseudonym: Arc::clone(&fresh.pseudonym),
+                salt: fresh.salt.clone(),
+                kind,
+                group,
+                metadata,
+                since_ms: known.as_ref().map_or(now, |known| known.since_ms),
+                name,
+            };
+            let event = live.governor.register(named.clone(), &fresh, false, now);
+            let put = live::keep_name(&named)?;
+            let gives = (Arc::new(named), known.is_none());
+            Ok(Made { events: vec![event], beside: vec![put], gives })
+        })
+        .await
+    }
+
+    /// Forgets a credential: its name, and all free text that came with its intents.
+    pub async fn delete_identity(
+        &self,
+        ledger: &Ledger,
+        name: String,
+        by: Arc<str>,
+    ) -> Result<(), Error> {
+        self.decide(ledger, move |live, now| {
+            let Some((event, named)) = live.governor.delete_identity(&name, &by, now) else {
+                return Err(NotFound::new("identity", name).into());
+            };
+            let prefix = format!("{}/", named.pseudonym).into_bytes();
+            let beside = vec![
+                Beside::Delete { space: IDENTITIES, key: name.into_bytes() },
+                Beside::DeleteUnder { space: CONTEXTS, prefix },
+            ];
+            Ok(Made { events: vec![event], beside, gives: () })
+        })
+        .await
+    }
+
+    /// Stops something, or lets it go on. Gives false if it was so already.
+    pub async fn halt(
+        &self,
+        ledger: &Ledger,
+        target: HaltTarget,
+        by: Arc<str>,
+        why: Option<String>,
+        resumes: bool,
+    ) -> Result<bool, Error> {
+        self.decide(ledger, move |live, now| {
+            let target = match target {
+                HaltTarget::Target(target) => target,
+                HaltTarget::IdentityNamed(name) => {
+                    let known = live.governor.identities().by_name(&name);
+                    let known = known.ok_or_else(|| NotFound::new("identity", name))?;
+                    Target::Identity(Arc::clone(&known.pseudonym))
+                }
+            };
+            let halt = Halt { target, by, why: why.map(Into::into) };
+            let event = live.governor.halt(halt, resumes, now);
+            let changed = event.is_some();
+            Ok(Made::new(event.into_iter().collect(), changed))
+        })
+        .await
+    }
+
+    /// Takes another configuration, all of it at once, with an event that says so. `about` is what else is
+    /// told of it.
+    pub(crate) fn configure(
+        &self,
+        config: GovernorConfig,
+        about: serde_json::Value,
+    ) -> impl FnOnce(&mut Live, i64) -> Result<Made<()>, Error> + Send + use<> {
+        let _ = self;
+        move |live, now| {
+            let configured = Configured { governor: Some(config), about };
+            let effect = Effect::Configured(Box::new(configured));
+            let event = Event { ts: now, about: About::default(), effect };
+            live.governor.apply(&event);
+            Ok(Made::new(vec![event], ()))
+        }
+    }
+
+    /// The same while the gate runs.
+    pub async fn reconfigure(
+        &self,
+        ledger: &Ledger,
+        config: GovernorConfig,
+        about: serde_json::Value,
+    ) -> Result<(), Error> {
+        let apply = self.configure(config, about);
+        self.decide(ledger, apply).await
+    }
+
+    /// The same when the gate starts: waits on this thread.
+    pub(crate) fn configure_now(
+        &self,
+        ledger: &Ledger,
+        config: GovernorConfig,
+        about: serde_json::Value,
+    ) -> Result<(), Error> {
+        let apply = self.configure(config, about);
+        let (tell, told) = oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        let work = Deciding { shared, decide: Some(apply), gives: None, snapshot: None, tell };
+        ledger.work(Box::new(work));
+        told.blocking_recv().unwrap_or_else(|_| Err(LedgerError::Closed.into()))
+    }
+
+    /// Takes what a provider said of a pool for some key, or for each.
+    pub async fn observe(
+        &self,
+        ledger: &Ledger,
+        pools: Vec<(Arc<str>, Arc<str>, u64)>,
+        seen: Vec<Observation>,
+        began_at: i64,
+    ) -> Result<usize, Error> {
+        self.decide(ledger, move |live, now| {
+            let events = live.governor.observe(&pools, &seen, began_at, now);
+            let count = events.len();
+            Ok(Made::new(events, count))
+        })
+        .await
+    }
+
+    /// Ends the holds whose time is over, as many as are due. Says whether more may be.
+    pub async fn expire(&self, ledger: &Ledger) -> Result<bool, Error> {
+        {
+            let mut live = self.shared.live();
+            let now = live.read_time(&*self.shared.clock);
+            if live.broken().is_none() && live.governor.next_due().is_none_or(|due| due > now) {
+                return Ok(false);
+            }
+        }
+        self.decide(ledger, |live, now| {
+            let events: Vec<Event> = live.governor.expire(now).into_iter().collect();
+            let more = !events.is_empty();
+            Ok(Made::new(events, more))
+        })
+        .await
+    }
+
+    /// The pools, routes and settings that hold now.
+    pub fn setup(&self) -> Arc<Setup> {
+        Arc::clone(self.shared.live().governor.setup())
+    }
+
+    /// What is stopped now.
+    pub fn halts(&self) -> Vec<Halt> {
+        self.shared.live().governor.halts().to_vec()
+    }
+
+    /// Is everything stopped?
+    pub fn is_halted(&self) -> bool {
+        self.shared.live().governor.is_halted()
+    }
+
+    /// The time that windows reset by.
+    pub fn now_ms(&self) -> i64 {
+        self.shared.live().read_time(&*self.shared.clock)
+    }
+}
+
+/// What is to be stopped, by the names that people use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HaltTarget {
+    /// Something whose name is the same in events.
+    Target(Target),
+    /// An identity, by the name that its owner uses.
+    IdentityNamed(String),
+}
+
+/// Why a report is not accepted, in words.
+fn report_refused(refused: ReportRefused, intent: Option<IntentId>) -> Error {
+    let refuse = |problem: &str| {
+        InvalidRequest::new(Clean::already(problem.to_owned()), Vec::new()).into()
+    };
+    match refused {
+        ReportRefused::Unknown => {
+            let name = intent.map_or_else(String::new, |intent| intent.to_string());
+            NotFound::new("open hold of this caller", name).into()
+        }
+        ReportRefused::Unmapped => {
+            refuse("no route says which pools this work draws on; nothing was charged")
+        }
+        ReportRefused::OtherPool => {
+            refuse("`actual_cost` names a pool that this work does not draw on; nothing was charged")
+        }
+    }
+}
+
+/// The same `request_id` for something else.
+fn another_request() -> Error {
+    let problem = "the request_id was used before for another intent; use a new one for a new intent";
+    Conflict::new(Clean::already(problem.to_owned())).into()
+}
+
+#[expect(dead_code, reason = "the kind of every event of the governor is its own")]
+fn kind(event: &Event) -> Kind {
+    event.effect.kind()
+}
+
+/// Who reports, and for which work.
+fn ghost<'a>(work: tollgate_governor::Work<'a>, identity: &'a Arc<str>) -> GhostWork<'a> {
+    GhostWork { work, identity }
+}
+
+/// A report about nothing but an intent.
+fn report_of<'a>(asker: &'a Asker, intent: Option<IntentId>) -> Report<'a> {
+    Report {
+        asker,
+        is_trusted: false,
+        intent,
+        work: None,
+        by_pool: Vec::new(),
+        actual: tollgate_governor::Expected::UNKNOWN,
+        nothing: false,
+    }
+}

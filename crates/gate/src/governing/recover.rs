@@ -1,0 +1,123 @@
+//! Starting: a snapshot, if there is a good one, and the events behind it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+};
+
+use serde::{Deserialize, Serialize};
+use tollgate_contract::{Error, id::IntentId};
+use tollgate_governor::{About, Effect, Event, Governor, GovernorConfig, Named, Snapshot};
+use tollgate_ledger::{Appended, LedgerError, Reader, StoredEvent};
+
+use super::IDENTITIES;
+use crate::secret_file;
+
+/// The snapshot's file in the data folder. It is a cache: without it a start takes longer.
+const FILE: &str = "governor.snapshot";
+
+/// Counted up by whoever changes what a snapshot means. Another format is not read.
+const FORMAT: u32 = 1;
+
+/// How many events are read at a time.
+const AT_A_TIME: u64 = 2000;
+
+/// A snapshot, and the event that it was taken behind.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Taken {
+    format: u32,
+    seq: u64,
+    hash: String,
+    state: Snapshot,
+}
+
+impl Taken {
+    pub(crate) fn new(state: Snapshot) -> Self {
+        Self { format: FORMAT, seq: 0, hash: String::new(), state }
+    }
+
+    pub(crate) fn at(self, last: Appended) -> Self {
+        Self { seq: last.seq, hash: last.hash.to_string(), ..self }
+    }
+
+    fn read(folder: &Path) -> Option<Self> {
+        let bytes = fs::read(folder.join(FILE)).ok()?;
+        let taken: Self = serde_json::from_slice(&bytes).ok()?;
+        (taken.format == FORMAT).then_some(taken)
+    }
+
+    /// Is the event that it was taken behind really in this ledger?
+    fn is_of(&self, reader: &Reader) -> Result<bool, LedgerError> {
+        let Some(before) = self.seq.checked_sub(1) else { return Ok(false) };
+        let found = reader.tail(before, 1)?;
+        Ok(found.first().is_some_and(|e| e.seq == self.seq && e.hash.to_string() == self.hash))
+    }
+}
+
+/// A thread that writes snapshots, and ends when nobody can send it one any more.
+pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
+    let (send, receive) = mpsc::sync_channel::<Taken>(1);
+    let file: PathBuf = folder.join(FILE);
+    // Without the thread there are no snapshots, and starts take longer.
+    let _ = std::thread::Builder::new().name("governor-snapshots".to_owned()).spawn(move || {
+        for taken in receive {
+            let written = serde_json::to_vec(&taken).map_err(std::io::Error::other);
+            if let Err(error) = written.and_then(|bytes| secret_file::write(&file, &bytes)) {
+                tracing::warn!(%error, "a snapshot of the governor cannot be written");
+            }
+        }
+    });
+    send
+}
+
+/// The state that the recorded events lead to.
+pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<Governor, Error> {
+    let usual = GovernorConfig::usual();
+    let setup = usual.build(now).map_err(|error| {
+        tollgate_contract::error::Internal::new(format!("the usual pool does not load: {error}"))
+    })?;
+    let mut governor = Governor::new(usual, setup, 0);
+    for kept in reader.kept_all(IDENTITIES)? {
+        match serde_json::from_slice::<Named>(&kept.value) {
+            Ok(named) => governor.identities_mut().put(named),
+            Err(error) => tracing::error!(%error, "the name of an identity cannot be read"),
+        }
+    }
+    let mut after = 0;
+    match Taken::read(folder) {
+        Some(taken) if taken.is_of(reader)? => {
+            after = taken.seq;
+            governor.restore(taken.state);
+        }
+        Some(_) => tracing::warn!("the governor's snapshot is of another ledger, and is not used"),
+        None => {}
+    }
+    loop {
+        let events = reader.tail(after, AT_A_TIME)?;
+        let Some(last) = events.last() else { return Ok(governor) };
+        after = last.seq;
+        events.iter().filter_map(read).for_each(|event| governor.apply(&event));
+    }
+}
+
+/// Reads an event of the governor; `None` for all others.
+pub(crate) fn read(stored: &StoredEvent) -> Option<Event> {
+    let effect = match Effect::read(&stored.kind, &stored.payload)? {
+        Ok(effect) => effect,
+        Err(error) => {
+            tracing::error!(seq = stored.seq, %error, "an event of the governor cannot be read");
+            return None;
+        }
+    };
+    let text = |part: &Option<String>| part.as_deref().map(Arc::<str>::from);
+    let subject = &stored.subject;
+    let about = About {
+        agent: text(&subject.agent_id),
+        identity: text(&subject.identity_id),
+        workload: text(&subject.workload_id),
+        scope: text(&subject.scope_id),
+        intent: subject.intent_id.as_deref().and_then(|id| IntentId::parse(id).ok()),
+    };
+    Some(Event { ts: stored.ts_ms, about, effect })
+}

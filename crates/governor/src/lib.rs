@@ -10,11 +10,13 @@
 //! or identities, and nothing is stored; that hangs on these parts and is not built yet.
 
 mod bucket;
+mod headers;
 mod meter;
 mod profile;
 mod span;
 
 pub use bucket::Bucket;
+pub use headers::{Learned, ProviderReport, from_headers};
 pub use meter::{Draw, Hold, Meter, earliest_for_all};
 pub use profile::{NoRoom, Profile};
 pub use span::Span;

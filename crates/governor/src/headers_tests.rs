@@ -295,7 +295,7 @@ fn any_name() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_does_harm(
-        headers in proptest::collection::vec((any_name(), "\\PC*|[0-9a-z\"=;,.:µ \\\\GMT-]{0,40}"), 0..100),
+        headers in proptest::collection::vec((any_name(), "\\PC*|[0-9a-z\"=;,.:µ \\\\GMT-]{0,40}"), 0..20),
         now in any::<i64>(),
     ) {
         let learned = from_headers(headers.iter().map(|(name, text)| (name.as_str(), text.as_str())), now);

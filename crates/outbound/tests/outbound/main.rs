@@ -4,3 +4,4 @@
 
 mod poll;
 mod support;
+mod webhook;

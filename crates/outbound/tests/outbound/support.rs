@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, to_bytes},
     extract::Request,
     http::{HeaderMap, Response},
 };
@@ -20,6 +20,7 @@ pub(crate) struct Seen {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
 }
 
 impl Seen {
@@ -76,11 +77,13 @@ impl Server {
         let app = Router::new().fallback(move |request: Request| {
             let (all, answer, count) = (Arc::clone(&all), Arc::clone(&answer), count.clone());
             async move {
-                let (head, _) = request.into_parts();
+                let (head, body) = request.into_parts();
+                let body = to_bytes(body, usize::MAX).await.unwrap();
                 let one = Seen {
                     method: head.method.to_string(),
                     path: head.uri.to_string(),
                     headers: head.headers,
+                    body: String::from_utf8(body.to_vec()).unwrap(),
                 };
                 let nth = {
                     let mut all = all.lock().unwrap();

@@ -196,8 +196,12 @@ impl Running {
 
     /// Has it ended by itself, and is there reason to begin anew?
     fn is_over(&self, hook: &Hook) -> bool {
-        let may_be_back = || hook.paused || hook.url != self.url;
-        self.task.is_finished() && (!self.state.gone.load(Ordering::Relaxed) || may_be_back())
+        // Whoever is told that a receiver is gone may pause its hook before the task has quite ended.
+        if self.state.gone.load(Ordering::Relaxed) {
+            hook.paused || hook.url != self.url
+        } else {
+            self.task.is_finished()
+        }
     }
 }
 

@@ -36,8 +36,9 @@ impl Client {
         patience: Duration,
     ) -> Result<Self, Failure> {
         let address = args.address()?;
-        // A proxy of the environment would see the key.
-        let mut http = reqwest::Client::builder()
+        let mut http = tollgate_outbound::plain_client()
+            .map_err(|problem| Failure::unreachable(&address, &problem))?
+            // A proxy of the environment would see the key.
             .no_proxy()
             .connect_timeout(Duration::from_secs(5))
             .read_timeout(patience)

@@ -1,0 +1,7 @@
+//! What leaves the gate, against real servers on this machine.
+
+#![cfg(test)]
+
+mod poll;
+mod support;
+mod webhook;

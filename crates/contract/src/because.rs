@@ -87,6 +87,9 @@ pub(crate) fn sentence(record: &StepRecord) -> String {
         }
         Facts::BudgetFeasible { pools, .. } => format!("there can be room in {}", list(pools)),
         Facts::BudgetHold { pools, .. } if refused => format!("no room is left in {}", list(pools)),
+        Facts::BudgetHold { pools, wait_ms: Some(wait), .. } => {
+            format!("room is held in {}, after a wait of {wait} ms", list(pools))
+        }
         Facts::BudgetHold { pools, .. } => format!("room is held in {}", list(pools)),
         Facts::Approval { matched } if matched.is_empty() => {
             "no layer asks for a person".to_owned()

@@ -90,6 +90,13 @@ ids! {
     RequestId = "req_";
 }
 
+impl From<IntentId> for HoldId {
+    /// An intent holds once, so that its hold has the same number.
+    fn from(intent: IntentId) -> Self {
+        Self(intent.0)
+    }
+}
+
 fn read(text: &str, prefix: &str) -> Option<Uuid> {
     let digits = text.strip_prefix(prefix)?;
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);

@@ -236,6 +236,8 @@ pub enum Facts {
         pools: Vec<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         hold: Option<HoldId>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wait_ms: Option<u64>,
     },
 }
 

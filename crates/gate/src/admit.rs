@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate_contract::{
-    Call, Caller, Decision, Error, Explain, Facts, Identity, InputHash, Layer, Mode, Outcome,
-    Quoted, Retry, Step, Verdict,
+    Call, Caller, Decision, Error, Explain, Facts, Identity, InputHash, Mode, Outcome, Quoted,
+    Retry, Step, Verdict,
     error::{
         ApprovalDenied, Cancelled, Conflict, Internal, InvalidApiKey, InvalidRequest,
-        OutcomeUnknown, PermissionDenied, Timeout, ToolNotCallable, UnknownTool,
+        OutcomeUnknown, Timeout, ToolNotCallable, UnknownTool,
     },
     event::Event,
     id::{ApprovalId, CallId, KeyId, RunId},
@@ -20,7 +20,7 @@ use tollgate_contract::{
 use tollgate_policy::{Layers, Request, check_approval, check_input, check_policy, check_trade};
 
 use crate::{
-    budget::{BudgetRequest, Held, Used},
+    budget::Held,
     clock::{self, rfc3339},
     event::RunEvent,
     gate::{CallOptions, Inner},
@@ -91,7 +91,7 @@ impl Arrived {
             Ok(Admission::Known(repeat)) => self.repeat(*repeat).await,
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
-                    self.gate.budget.settle(&ready.held, Used::Nothing);
+                    self.give_back(&ready.held).await;
                     Err(self.refuse(&error).await)
                 }
                 Ok(()) => {
@@ -132,13 +132,19 @@ impl Arrived {
             }
         };
         check_trade(&tool.contract, &self.call.input, &layers, &mut self.explain)?;
-        self.feasible(&principal, &tool)?;
+        let draws = self.feasible(&principal, &tool)?;
         if check_approval(&tool.contract, &self.call.input, &layers, &mut self.explain) {
             return Err(self.no_approver(&tool)?);
         }
-        let held = self.hold(&tool)?;
+        let held = if draws {
+            self.hold(&principal, &tool).await?
+        } else {
+            let pools = Vec::new();
+            self.explain.pass(Facts::BudgetHold { pools, hold: None, wait_ms: None });
+            Held::default()
+        };
         let explain = std::mem::take(&mut self.explain);
-        let verdict = Verdict { hold: held.hold, ..Verdict::approve(explain) };
+        let verdict = Verdict { hold: held.intent.map(Into::into), ..Verdict::approve(explain) };
         let verdict = WrittenVerdict::from(&verdict);
         let ready = Ready { caller: principal.clone(), tool, input_hash, verdict, held, claim };
         Ok(Admission::Ready(Box::new(ready)))
@@ -250,55 +256,6 @@ impl Arrived {
                     return Err(Timeout::new(tool.contract.name.clone(), after).into());
                 }
             }
-        }
-    }
-
-    /// Could there be room, and may the caller claim this urgency?
-    fn feasible(&mut self, principal: &Principal, tool: &Tool) -> Result<(), Error> {
-        let urgency = self.call.urgency;
-        let max_urgency = principal.claims().map(|claims| claims.max_urgency);
-        if max_urgency.is_some_and(|max| urgency > max) {
-            let facts = Facts::BudgetFeasible { urgency, max_urgency, pools: Vec::new() };
-            self.explain.refuse(Some(Layer::Key), facts);
-            let entry = format!("urgency:{urgency}");
-            let name = tool.contract.name.clone();
-            return Err(PermissionDenied::new(name, Layer::Key, entry).into());
-        }
-        match self.gate.budget.feasible(&self.budget_request(tool)) {
-            Ok(pools) => {
-                self.explain.pass(Facts::BudgetFeasible { urgency, max_urgency, pools });
-                Ok(())
-            }
-            Err(error) => {
-                let pools = Vec::new();
-                self.explain
-                    .refuse(None, Facts::BudgetFeasible { urgency, max_urgency: None, pools });
-                Err(error)
-            }
-        }
-    }
-
-    fn hold(&mut self, tool: &Tool) -> Result<Held, Error> {
-        match self.gate.budget.hold(&self.budget_request(tool)) {
-            Ok(held) => {
-                let pools = held.pools.clone();
-                self.explain.pass(Facts::BudgetHold { pools, hold: held.hold });
-                Ok(held)
-            }
-            Err(error) => {
-                self.explain.refuse(None, Facts::BudgetHold { pools: Vec::new(), hold: None });
-                Err(error)
-            }
-        }
-    }
-
-    fn budget_request<'a>(&'a self, tool: &'a Tool) -> BudgetRequest<'a> {
-        BudgetRequest {
-            call: self.about.call_id,
-            tool: &tool.contract.name,
-            agent: self.about.agent.as_deref(),
-            scope: self.call.scope.as_deref(),
-            urgency: self.call.urgency,
         }
     }
 

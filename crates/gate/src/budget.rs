@@ -1,64 +1,217 @@
-//! The gate's budget step, as an interface. The governor fills it; without one there are no pools.
+//! The gate's budget step: a tool call is an intent like any other. It is asked for, waited for inside its
+//! caller's patience, and settled with what it really used.
 
-use tollgate_contract::{Error, ToolName, Urgency, id::CallId, id::HoldId};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-/// What a call asks of the budget.
-#[derive(Debug, Clone, Copy)]
-pub struct BudgetRequest<'a> {
-    /// The call.
-    pub call: CallId,
-    /// The tool.
-    pub tool: &'a ToolName,
-    /// The key's agent.
-    pub agent: Option<&'a str>,
-    /// Where it happens.
-    pub scope: Option<&'a str>,
-    /// How much it matters.
-    pub urgency: Urgency,
-}
+use tollgate_contract::{
+    CostEffect, Error, Facts, Layer, Reason, ToolName,
+    error::{BudgetDenied, Cancelled, Halted, PermissionDenied},
+    id::IntentId,
+    text::Clean,
+};
+use tollgate_governor::{Asker, Decision, Expected, Intent, Learned, Observation, from_headers};
+
+use crate::{
+    admit::Arrived,
+    governing::{Asked, UsageReport},
+    keys::Principal,
+    registry::Tool,
+};
+
+/// Where a call happens that does not say where.
+const SOMEWHERE: &str = "gate";
 
 /// What is held for a call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Held {
-    /// The hold, where a pool applies.
-    pub hold: Option<HoldId>,
-    /// The pools that it draws on.
-    pub pools: Vec<String>,
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Held {
+    /// The intent that was approved, where a pool applies.
+    pub(crate) intent: Option<IntentId>,
+    asker: Option<Arc<Asker>>,
+    /// What the executor says it used.
+    pub(crate) usage: Arc<Usage>,
 }
 
-/// What a call really used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Used {
-    /// It ran, and used what was held.
-    AsHeld,
-    /// It did not run.
-    Nothing,
+/// What an executor says of what it used, and what the provider said along with it.
+#[derive(Debug, Default)]
+pub(crate) struct Usage(Mutex<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    amounts: Vec<(String, u64)>,
+    seen: Vec<Observation>,
 }
 
-/// Decides whether there is room for a call.
-pub trait Budget: Send + Sync + 'static {
-    /// Could there be room? Gives the pools that apply. Nothing is held yet.
-    fn feasible(&self, request: &BudgetRequest<'_>) -> Result<Vec<String>, Error>;
-
-    /// Holds room for the call in every pool, or in none.
-    fn hold(&self, request: &BudgetRequest<'_>) -> Result<Held, Error>;
-
-    /// Settles what was held with what was used.
-    fn settle(&self, held: &Held, used: Used);
-}
-
-/// No pools: nothing is counted, everything has room.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoPools;
-
-impl Budget for NoPools {
-    fn feasible(&self, _: &BudgetRequest<'_>) -> Result<Vec<String>, Error> {
-        Ok(Vec::new())
+impl Usage {
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, _: &BudgetRequest<'_>) -> Result<Held, Error> {
-        Ok(Held::default())
+    /// So much was used, in this unit.
+    pub(crate) fn used(&self, unit: &str, amount: u64) {
+        let mut told = self.told();
+        match told.amounts.iter_mut().find(|(known, _)| known == unit) {
+            Some((_, sum)) => *sum = sum.saturating_add(amount),
+            None => told.amounts.push((unit.to_owned(), amount)),
+        }
     }
 
-    fn settle(&self, _: &Held, _: Used) {}
+    /// A provider answered with these headers.
+    pub(crate) fn heard<'a>(
+        &self,
+        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+        now: i64,
+    ) {
+        self.told().seen.extend(observations(&from_headers(headers, now)));
+    }
+}
+
+/// What headers say, as the governor takes it.
+pub fn observations(learned: &Learned) -> Vec<Observation> {
+    let mut seen: Vec<Observation> = learned
+        .reports
+        .iter()
+        .map(|report| Observation {
+            name: report.name.clone(),
+            limit: report.limit,
+            remaining: report
+                .remaining
+                .or_else(|| Some(report.limit?.saturating_sub(report.used?))),
+            reset_at: report.reset_at_ms,
+            closed_until: None,
+        })
+        .collect();
+    if let Some(until) = learned.retry_at_ms {
+        seen.push(Observation { closed_until: Some(until), ..Observation::default() });
+    }
+    seen
+}
+
+/// A no, as whoever called a tool is told it.
+fn denied(tool: &ToolName, decision: &Decision, now: i64) -> Error {
+    let reason = decision.reason.unwrap_or(Reason::PolicyViolation);
+    if reason == Reason::Halted {
+        let what = decision.pool.as_deref().unwrap_or("by a person").to_owned();
+        return Halted::new(what, Clean::new(&decision.why)).into();
+    }
+    let seconds = |at: i64| u64::try_from(at - now).unwrap_or(0).div_ceil(1000).max(1);
+    let retry = decision.retry_at.map(seconds);
+    let pool = decision.pool.as_deref().map(str::to_owned);
+    BudgetDenied::new(tool.clone(), reason, pool, retry).into()
+}
+
+impl Arrived {
+    fn intent(&self, tool: &Tool, patience: Duration) -> Intent {
+        let name = self.about.agent.clone().unwrap_or_else(|| tollgate_governor::LOCAL.to_owned());
+        Intent {
+            identity_id: format!("key:{name}"),
+            agent_id: name,
+            workload_id: tool.contract.name.to_string(),
+            scope_id: self.call.scope.clone().unwrap_or_else(|| SOMEWHERE.to_owned()),
+            urgency: self.call.urgency,
+            expected: Expected::UNKNOWN,
+            duration_ms: i64::try_from(self.timeout().as_millis()).ok(),
+            can_switch: false,
+            renew: None,
+            patience_ms: i64::try_from(patience.as_millis()).ok(),
+            named_only: tool.contract.cost_effect == CostEffect::None,
+        }
+    }
+
+    /// Could there be room, and may the caller claim this urgency? Says whether it draws on any pool.
+    pub(crate) fn feasible(&mut self, principal: &Principal, tool: &Tool) -> Result<bool, Error> {
+        let urgency = self.call.urgency;
+        let max_urgency = principal.claims().map(|claims| claims.max_urgency);
+        if max_urgency.is_some_and(|max| urgency > max) {
+            let facts = Facts::BudgetFeasible { urgency, max_urgency, pools: Vec::new() };
+            self.explain.refuse(Some(Layer::Key), facts);
+            let entry = format!("urgency:{urgency}");
+            let name = tool.contract.name.clone();
+            return Err(PermissionDenied::new(name, Layer::Key, entry).into());
+        }
+        let intent = self.intent(tool, self.options.wait);
+        match self.gate.governing.could(&principal.gate_asker(), &intent) {
+            Ok(pools) => {
+                let draws = !pools.is_empty();
+                let pools = pools.iter().map(ToString::to_string).collect();
+                self.explain.pass(Facts::BudgetFeasible { urgency, max_urgency, pools });
+                Ok(draws)
+            }
+            Err(no) => {
+                let pools = no.pool.iter().map(ToString::to_string).collect();
+                let facts = Facts::BudgetFeasible { urgency, max_urgency: None, pools };
+                self.explain.refuse(None, facts);
+                Err(denied(&tool.contract.name, &no, no.as_of))
+            }
+        }
+    }
+
+    /// Holds room in every pool that the call draws on, and waits until it may act.
+    pub(crate) async fn hold(&mut self, principal: &Principal, tool: &Tool) -> Result<Held, Error> {
+        let asker = principal.gate_asker();
+        let asked = Asked {
+            asker: Arc::clone(&asker),
+            intent: self.intent(tool, self.options.wait),
+            request_id: None,
+            context: None,
+            wants_trace: false,
+        };
+        let decision = self.gate.governing.ask(asked).await?;
+        if !decision.answer.is_approval() {
+            let pools = decision.pool.iter().map(ToString::to_string).collect();
+            self.explain.refuse(None, Facts::BudgetHold { pools, hold: None, wait_ms: None });
+            return Err(denied(&tool.contract.name, &decision, decision.as_of));
+        }
+        let held = Held { intent: Some(decision.intent), asker: Some(asker), ..Held::default() };
+        let wait = u64::try_from(decision.wait_ms).unwrap_or_default();
+        if wait > 0 {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+                () = self.cancelled.cancelled() => {
+                    self.give_back(&held).await;
+                    return Err(Cancelled::new(tool.contract.name.clone()).into());
+                }
+            }
+        }
+        let pools = decision.pools.iter().map(|pool| pool.id.to_string()).collect();
+        let wait_ms = Some(wait).filter(|wait| *wait > 0);
+        let hold = Some(decision.intent.into());
+        self.explain.pass(Facts::BudgetHold { pools, hold, wait_ms });
+        Ok(held)
+    }
+
+    /// Nothing was done.
+    pub(crate) async fn give_back(&self, held: &Held) {
+        self.report(held, true).await;
+    }
+
+    /// The call has ended, with what its executor says it used, or else with what was held.
+    pub(crate) async fn spent(&self, held: &Held) {
+        self.report(held, false).await;
+    }
+
+    async fn report(&self, held: &Held, nothing: bool) {
+        let (Some(intent), Some(asker)) = (held.intent, &held.asker) else { return };
+        let (actual, seen) = {
+            let mut told = held.usage.told();
+            (Expected::amounts(&told.amounts), std::mem::take(&mut told.seen))
+        };
+        let report = UsageReport {
+            asker: Arc::clone(asker),
+            is_trusted: true,
+            intent: Some(intent),
+            work: None,
+            by_pool: Vec::new(),
+            actual,
+            nothing,
+            seen,
+            began_at: None,
+        };
+        // What cannot be settled now counts as spent when its time is over.
+        if let Err(error) = self.gate.governing.report(report).await {
+            tracing::warn!(%intent, problem = %error.operator(), "a hold could not be settled");
+        }
+    }
 }

@@ -1,6 +1,12 @@
 //! Time and randomness, which the pure parts are given and the gate must take from somewhere.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Instant,
+};
 
 use jiff::Timestamp;
 use tollgate_contract::{Error, error::Internal, id};
@@ -9,6 +15,9 @@ use tollgate_contract::{Error, error::Internal, id};
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64;
+
+    /// Milliseconds since some moment, on a clock that nobody sets.
+    fn counted_ms(&self) -> i64;
 }
 
 /// The machine's clock.
@@ -18,6 +27,11 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         Timestamp::now().as_millisecond()
+    }
+
+    fn counted_ms(&self) -> i64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        i64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 }
 
@@ -39,6 +53,10 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn counted_ms(&self) -> i64 {
         self.0.load(Ordering::SeqCst)
     }
 }

@@ -19,15 +19,16 @@ use tollgate_contract::{
     id::{CallId, KeyId, RunId},
     text::Clean,
 };
+use tollgate_governor::GovernorConfig;
 use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Subject};
 use tollgate_policy::{Policy, PolicySet};
 
 use crate::{
     Metrics,
     admit::Arrived,
-    budget::{Budget, NoPools},
     clock::{self, Clock, SystemClock},
     event::Observer,
+    governing::Governing,
     idempotency,
     keys::{KeyRecord, KeyRing, Principal},
     outcome::{CallFailure, ToolCallResult},
@@ -82,21 +83,21 @@ pub struct Parts {
     pub policies: PolicySet,
     /// What tells the time.
     pub clock: Arc<dyn Clock>,
-    /// What decides about room.
-    pub budget: Arc<dyn Budget>,
+    /// Pools, routes, and how the governor behaves.
+    pub governor: GovernorConfig,
     /// How it behaves.
     pub settings: Settings,
 }
 
 impl Parts {
-    /// A gate with the machine's clock, no pools and no policy of its own.
+    /// A gate with the machine's clock, the usual pool and no policy of its own.
     pub fn new(ledger: Ledger, registry: Registry, settings: Settings) -> Self {
         Self {
             ledger,
             registry,
             policies: PolicySet::default(),
             clock: Arc::new(SystemClock),
-            budget: Arc::new(NoPools),
+            governor: GovernorConfig::usual(),
             settings,
         }
     }
@@ -109,6 +110,8 @@ pub struct CallOptions {
     pub policy: Option<Policy>,
     /// How long the call may run, if less than the gate's own limit.
     pub timeout: Option<Duration>,
+    /// How long the call may wait for room.
+    pub wait: Duration,
     /// The run that the call belongs to; a new one where none is given.
     pub run: Option<RunId>,
     /// Who hears the events of the run.
@@ -137,7 +140,7 @@ pub(crate) struct Inner {
     pub(crate) ledger: Ledger,
     keys: RwLock<KeyRing>,
     pub(crate) policies: RwLock<Arc<PolicySet>>,
-    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) governing: Governing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seal: Seal,
     pub(crate) settings: Settings,
@@ -145,7 +148,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Metrics,
     /// Changes of keys and policies happen one after the other.
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
-    degraded: AtomicBool,
+    degraded: Arc<AtomicBool>,
     pub(crate) tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -153,30 +156,38 @@ pub(crate) struct Inner {
 impl Gate {
     /// Opens the gate: reads the keys, and gives an end to every call that a crash interrupted.
     pub fn open(parts: Parts) -> Result<Self, Error> {
-        let Parts { ledger, registry, policies, clock, budget, settings } = parts;
+        let Parts { ledger, registry, policies, clock, governor, settings } = parts;
         let seal = Seal::of_folder(&settings.data)?;
         let reader = ledger.reader()?;
         let keys = read_keys(&reader, &policies)?;
+        let (metrics, degraded) = (Metrics::default(), Arc::new(AtomicBool::new(false)));
+        let governing = Governing::open(&ledger, &clock, &metrics, &degraded, &settings.data)?;
         let inner = Inner {
             registry,
             ledger,
             readers: Mutex::new(vec![reader]),
             keys: RwLock::new(keys),
             policies: RwLock::new(Arc::new(policies)),
-            budget,
+            governing,
             clock,
             seal,
             settings,
             same_key: Arc::default(),
-            metrics: Metrics::default(),
+            metrics,
             changing: Arc::default(),
-            degraded: AtomicBool::new(false),
+            degraded,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
         inner.check_secret()?;
         inner.recover()?;
+        inner.governing.start_with(governor)?;
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The governor.
+    pub fn governing(&self) -> &Governing {
+        &self.inner.governing
     }
 
     /// The caller who presents this key, or none.

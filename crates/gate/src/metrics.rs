@@ -5,6 +5,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
+use tollgate_governor::Decision;
 
 /// What a call is counted under. Tools are canonical names, so that a caller cannot make up labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -14,6 +15,13 @@ pub(crate) struct CallLabels {
     pub(crate) code: &'static str,
 }
 
+/// What a decision is counted under.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    decision: &'static str,
+    reason: &'static str,
+}
+
 /// The gate's counters.
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -21,6 +29,7 @@ pub struct Metrics {
     pub(crate) seconds: Histogram,
     pub(crate) ledger_failures: Counter,
     pub(crate) unrecorded_refusals: Counter,
+    decisions: Family<DecisionLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -32,6 +41,7 @@ impl Default for Metrics {
             ]),
             ledger_failures: Counter::default(),
             unrecorded_refusals: Counter::default(),
+            decisions: Family::default(),
         }
     }
 }
@@ -55,6 +65,17 @@ impl Metrics {
             "Refusals that could not be recorded, because the ledger could not write",
             self.unrecorded_refusals.clone(),
         );
+        registry.register(
+            "tollgate_intents",
+            "Intents by decision and reason",
+            self.decisions.clone(),
+        );
+    }
+
+    pub(crate) fn decided(&self, decision: &Decision) {
+        let reason = decision.reason.map_or("", |reason| reason.as_str());
+        let labels = DecisionLabels { decision: decision.answer.as_str(), reason };
+        self.decisions.get_or_create(&labels).inc();
     }
 
     pub(crate) fn count(&self, tool: Option<&str>, outcome: &'static str, code: &'static str) {

@@ -19,7 +19,7 @@ use tollgate_contract::{
     text::plain_shape,
 };
 
-use crate::{clock::Clock, keys::Principal};
+use crate::{budget::Usage, clock::Clock, keys::Principal};
 
 /// The work of an executor.
 pub type Working = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> + Send>>;
@@ -83,6 +83,7 @@ pub struct Context {
     pub(crate) upstream_key: Option<String>,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) usage: Arc<Usage>,
 }
 
 impl Context {
@@ -134,6 +135,17 @@ impl Context {
     /// What can be called here.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Says what the call really used, in a unit of a pool (`tokens`, `usd_micros`). Without a word, what was
+    /// held counts.
+    pub fn used(&self, unit: &str, amount: u64) {
+        self.usage.used(unit, amount);
+    }
+
+    /// Hands over the headers that a provider answered with, for what they say of its limits.
+    pub fn heard<'a>(&self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        self.usage.heard(headers, self.clock.now_ms());
     }
 
     /// Milliseconds since 1970, by the gate's clock.

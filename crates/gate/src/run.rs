@@ -100,6 +100,7 @@ impl Arrived {
                 .map(|(claim, _)| hex(claim.name.as_bytes()).to_string()),
             manifest: self.gate.registry.manifest().clone(),
             clock: self.gate.clock.clone(),
+            usage: Arc::clone(&ready.held.usage),
         };
         let cancelled = context.cancelled.clone();
         let admitted = Admitted { input: self.call.input.clone(), context };

@@ -10,7 +10,6 @@ use tollgate_ledger::{Batch, LedgerError};
 
 use crate::{
     admit::Arrived,
-    budget::Used,
     gate::RunningCall,
     idempotency::Ended,
     outcome::{CallFailure, ToolCallResult},
@@ -43,7 +42,7 @@ impl Arrived {
     /// Records the end and answers the caller.
     pub(crate) async fn settle(&self, ran: Ran) -> Result<ToolCallResult, Box<CallFailure>> {
         let now = self.gate.clock.now_ms();
-        self.gate.budget.settle(&ran.ready.held, Used::AsHeld);
+        self.spent(&ran.ready.held).await;
         let recorded = match self.closing(&ran, now) {
             Ok(batch) => self.record(&ran, batch).await,
             Err(error) => Err(error),

@@ -21,10 +21,11 @@ use tollgate_contract::{
     Permission, Retry, Secret, SideEffect, Surface, Urgency, Violations, error::ToolFailed,
 };
 use tollgate_gate::{
-    Budget, BudgetRequest, CallFailure, CallOptions, Clock, Gate, Health, Held, ManualClock, Packs,
-    Parts, RunEvent, Settings, ToolCallResult, Used,
+    CallFailure, CallOptions, Clock, Gate, Health, ManualClock, Packs, Parts, RunEvent, Settings,
+    ToolCallResult,
     keys::{Claims, KeySpec, PolicyRef, Role, TokenSpec},
 };
+use tollgate_governor::GovernorConfig;
 use tollgate_ledger::{Ledger, Reader, StoredEvent, Sync};
 use tollgate_policy::{Format, Policy, PolicySet};
 
@@ -655,48 +656,33 @@ async fn where_a_person_would_have_to_answer_nothing_runs() {
     assert_eq!(fixture.world.times(), 0);
 }
 
-/// A budget with room for a number of calls.
-struct Room {
-    left: AtomicUsize,
-    settled: Mutex<Vec<Used>>,
-}
-
-impl Budget for Room {
-    fn feasible(&self, _: &BudgetRequest<'_>) -> Result<Vec<String>, Error> {
-        Ok(vec!["test:calls".to_owned()])
-    }
-
-    fn hold(&self, request: &BudgetRequest<'_>) -> Result<Held, Error> {
-        let one_less = |left: usize| left.checked_sub(1);
-        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
-            Ok(_) => Ok(Held { hold: None, pools: vec!["test:calls".to_owned()] }),
-            Err(_) => Err(tollgate_contract::error::BudgetDenied::new(
-                request.tool.clone(),
-                tollgate_contract::Reason::HardLimitReached,
-                "test:calls".to_owned(),
-                7_u64,
-            )
-            .into()),
-        }
-    }
-
-    fn settle(&self, _: &Held, used: Used) {
-        self.settled.lock().unwrap().push(used);
-    }
+/// Pools for the notes: so many in an hour.
+fn notes(limit: u64) -> GovernorConfig {
+    serde_json::from_value(json!({
+        "pools": [{"id": "test:calls", "limit": limit, "window": {"kind": "fixed", "every": "1h"}}],
+        "routes": [{"workload": "note.*", "pools": [{"id": "test:calls"}]}],
+    }))
+    .unwrap()
 }
 
 #[tokio::test]
 async fn the_budget_is_asked_held_and_settled_and_a_repeat_costs_nothing() {
-    let room = Arc::new(Room { left: AtomicUsize::new(1), settled: Mutex::default() });
-    let budget = Arc::clone(&room);
-    let fixture = Fixture::with(|parts| Parts { budget, ..parts }).await;
+    let fixture = Fixture::with(|parts| Parts { governor: notes(1), ..parts }).await;
     let first = fixture.call(fixture.keyed("note.add", "k", "a")).await.unwrap();
     assert!(fixture.call(fixture.keyed("note.add", "k", "a")).await.unwrap().replayed);
     let steps = first.verdict.to_value()["explain"].as_array().unwrap().clone();
     assert_eq!(steps.last().unwrap()["because"], "room is held in test:calls");
     let refused = fixture.call(fixture.plain("note.add", "b")).await;
     assert_eq!(code(&refused), ErrorCode::BudgetDenied);
-    assert_eq!(room.settled.lock().unwrap().as_slice(), [Used::AsHeld]);
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.error.details["pool"], "test:calls");
+    assert!(refused.error.details["retryAfterSeconds"].as_u64().unwrap() > 1);
+    let verdict = refused.verdict.as_ref().unwrap().to_value();
+    let last = verdict["explain"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["because"], "no room is left in test:calls");
+    let kinds: Vec<String> = fixture.events().into_iter().map(|event| event.kind).collect();
+    let count = |kind: &str| kinds.iter().filter(|known| *known == kind).count();
+    assert_eq!((count("intent_decided"), count("usage_observed")), (2, 1));
     assert_eq!(fixture.world.times(), 1);
 }
 

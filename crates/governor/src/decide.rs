@@ -181,6 +181,49 @@ impl Governor {
         Ok(Outcome { decision, events, named })
     }
 
+    /// Could there be room for this, as far as can be said without holding any? Gives the pools that it
+    /// draws on: none for work that costs nothing and that no route names.
+    pub fn could(
+        &mut self,
+        asker: &Asker,
+        intent: &Intent,
+        now: i64,
+    ) -> Result<Vec<Arc<str>>, Decision> {
+        let now = self.advance(now);
+        let id = IntentId::from_parts(0, [0; 10]);
+        let fresh = Fresh { pseudonym: "".into(), salt: String::new(), name_hash: "".into() };
+        let ask = Ask {
+            asker,
+            intent,
+            id,
+            fresh: &fresh,
+            request: None,
+            context_hash: None,
+            wants_trace: false,
+        };
+        let agent: Arc<str> = intent.agent_id.as_str().into();
+        let urgency = intent.urgency;
+        let mut deciding =
+            Deciding { ask: &ask, now, agent, urgency, trace: Vec::new(), demotion: None };
+        let known = self.identities.by_name(&intent.identity_id);
+        let identity = known.map_or_else(|| "".into(), |named| Arc::clone(&named.pseudonym));
+        let open = self.may_ask(&mut deciding, Some(&identity)).and_then(|()| {
+            let lines = self.lines(&deciding, &identity, &intent.identity_id);
+            if lines.is_empty() && !intent.named_only {
+                let why = "no route says which pools this work draws on";
+                return Err(No::new(Reason::UnmappedWorkload, why));
+            }
+            for line in &lines {
+                self.can_ever_fit(line)?;
+            }
+            Ok(lines.iter().map(|line| Arc::clone(&line.pool.id)).collect())
+        });
+        open.map_err(|no| {
+            let (effect, why, _) = self.refused(&mut deciding, no, Vec::new());
+            Decision { why, ..Decision::new(id, now, &effect) }
+        })
+    }
+
     /// The answer that was given to the same ask before.
     fn asked_before(&self, ask: &Ask<'_>) -> Result<Option<Decision>, AnotherRequest> {
         let Some((name, content)) = ask.request else { return Ok(None) };
@@ -329,7 +372,7 @@ impl Governor {
             let pools: Vec<&str> = lines.iter().map(|line| &*line.pool.id).collect();
             ("a route maps the work".to_owned(), pools.join(", "))
         });
-        let no = match self.find(deciding, &lines, None) {
+        let no = match self.find(deciding, &lines, false) {
             Ok(Room::Now) => return (self.approved(deciding, &lines, deciding.now, false), None),
             Ok(Room::At(at)) => return (self.approved(deciding, &lines, at, false), None),
             Err(no) => no,
@@ -354,7 +397,7 @@ impl Governor {
             scope: &intent.scope_id,
         };
         let setup = Arc::clone(&self.setup);
-        let draws = setup.draws_of(&work, &intent.expected);
+        let draws = setup.draws_of(&work, &intent.expected, intent.named_only);
         let lines = draws.into_iter().filter_map(|draw| {
             let pool = Arc::clone(setup.pool(draw.pool)?);
             let key = deciding.key(&pool, identity);
@@ -391,10 +434,11 @@ impl Governor {
         &self,
         deciding: &mut Deciding<'_>,
         lines: &[Line],
-        renewing: Option<&OpenHold>,
+        renewing: bool,
     ) -> Result<Room, No> {
         let now = deciding.now;
-        let reach = if renewing.is_some() { 0 } else { self.setup.horizon(deciding.urgency) };
+        let patience = deciding.ask.intent.patience_ms.unwrap_or(i64::MAX).max(0);
+        let reach = if renewing { 0 } else { self.setup.horizon(deciding.urgency).min(patience) };
         for line in lines {
             self.is_open(deciding, line)?;
         }
@@ -421,9 +465,9 @@ impl Governor {
         Err(self.too_late(deciding, lines, at))
     }
 
-    /// Halts, capacity, reports that are too old, and shares: what no wait can mend.
-    fn is_open(&self, deciding: &mut Deciding<'_>, line: &Line) -> Result<(), No> {
-        let (pool, now) = (&line.pool, deciding.now);
+    /// Halts and capacity: what never fits.
+    fn can_ever_fit(&self, line: &Line) -> Result<(), No> {
+        let pool = &line.pool;
         let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
         if self.halts.iter().any(|halt| halt.target == Target::Pool(Arc::clone(&pool.id))) {
             return deny(
@@ -434,10 +478,7 @@ impl Governor {
         }
         let meter = self.meters_of(line).and_then(|meters| meters.get(&line.key));
         let limit = meter.map_or(pool.limit, |meter| meter.limit(pool));
-        if !pool.hard {
-            return Ok(());
-        }
-        if let Some(limit) = limit
+        if let Some(limit) = limit.filter(|_| pool.hard)
             && line.asked.amount > limit.saturating_sub(line.asked.kept_free)
         {
             let why = format!(
@@ -448,6 +489,18 @@ impl Governor {
             );
             return deny(Reason::HardLimitReached, None, why);
         }
+        Ok(())
+    }
+
+    /// Reports that are too old, and shares: what no wait can mend.
+    fn is_open(&self, deciding: &mut Deciding<'_>, line: &Line) -> Result<(), No> {
+        self.can_ever_fit(line)?;
+        let (pool, now) = (&line.pool, deciding.now);
+        if !pool.hard {
+            return Ok(());
+        }
+        let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
+        let meter = self.meters_of(line).and_then(|meters| meters.get(&line.key));
         if let (Some(stale_after), Some(learned)) =
             (pool.stale_after, meter.and_then(|m| m.learned()))
             && let Some(reported) = learned.reported_at
@@ -555,7 +608,7 @@ impl Governor {
                 continue;
             }
             let lines = self.lines(deciding, &other.pseudonym, &other.name);
-            if !lines.is_empty() && matches!(self.find(deciding, &lines, None), Ok(Room::Now)) {
+            if !lines.is_empty() && matches!(self.find(deciding, &lines, false), Ok(Room::Now)) {
                 return Some((lines, other));
             }
         }
@@ -588,7 +641,7 @@ impl Governor {
         let lines = self.prepared(lines, deciding);
         // Whether it fits is asked as if the earlier hold were not there.
         self.lift(earlier);
-        let found = self.find(deciding, &lines, Some(&hold));
+        let found = self.find(deciding, &lines, true);
         self.put_back(&hold);
         match found {
             Ok(Room::Now) => {

@@ -98,6 +98,8 @@ pub(crate) fn intent() -> Intent {
         duration_ms: None,
         can_switch: false,
         renew: None,
+        patience_ms: None,
+        named_only: false,
     }
 }
 

@@ -400,4 +400,7 @@ pub struct Configured {
     /// Pools, routes and settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<GovernorConfig>,
+    /// What else is told of it.
+    #[serde(flatten)]
+    pub about: serde_json::Map<String, serde_json::Value>,
 }

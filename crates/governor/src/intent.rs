@@ -85,6 +85,11 @@ pub struct Intent {
     pub can_switch: bool,
     /// The intent whose hold it goes on with.
     pub renew: Option<IntentId>,
+    /// How long it is willing to wait, in milliseconds; as long as its urgency may book ahead where nothing
+    /// is said.
+    pub patience_ms: Option<i64>,
+    /// Only routes that name the work count: it costs nothing by itself.
+    pub named_only: bool,
 }
 
 /// What something is expected to take: amounts with their units. An amount without a unit is meant for the
@@ -105,6 +110,11 @@ impl Expected {
     /// An amount with its unit.
     pub fn amount(unit: &str, amount: u64) -> Self {
         Self(vec![(Some(singular(unit).into()), amount)])
+    }
+
+    /// Amounts with their units.
+    pub fn amounts(amounts: &[(String, u64)]) -> Self {
+        Self(amounts.iter().map(|(unit, amount)| (Some(singular(unit).into()), *amount)).collect())
     }
 
     /// A text such as `100 points` or `1 call, 5000 tokens`.

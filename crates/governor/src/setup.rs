@@ -198,6 +198,8 @@ struct Route {
     identity: Pattern,
     scope: Pattern,
     draws: Vec<RouteDraw>,
+    /// It is for some work, not for all.
+    names_work: bool,
 }
 
 /// The routes, by the work that they are for.
@@ -318,6 +320,7 @@ impl Setup {
                 identity: pattern("identity", &route.identity)?,
                 scope: pattern("scope", &route.scope)?,
                 draws,
+                names_work: workload != Pattern::Any,
             };
             setup.routes.add(workload, route);
         }
@@ -425,9 +428,9 @@ impl Setup {
     }
 
     /// What this work draws on, all routes together; nothing if no route maps it.
-    pub fn draws_of(&self, work: &Work<'_>, expected: &Expected) -> Vec<Draw> {
+    pub fn draws_of(&self, work: &Work<'_>, expected: &Expected, named_only: bool) -> Vec<Draw> {
         let mut draws: Vec<Draw> = Vec::with_capacity(4);
-        for route in self.routes.of(work) {
+        for route in self.routes.of(work).filter(|route| route.names_work || !named_only) {
             let mut money = 0_u128;
             let first = route.draws.first().and_then(|draw| self.pools.get(draw.pool));
             for drawn in &route.draws {

@@ -16,7 +16,7 @@ use crate::{
         About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent, Target, Used,
     },
     identity::Identities,
-    meter::{Hold, Meter},
+    meter::{Hold, Meter, Reading},
     setup::{Pool, Setup},
 };
 
@@ -518,6 +518,28 @@ impl Governor {
             }
             self.holds.insert(intent, hold);
         }
+    }
+
+    /// Every meter as it is at `now`, in the order of the configuration and of the keys. A pool that nobody
+    /// has used yet is shown once.
+    pub fn readings(&mut self, now: i64) -> Vec<(Arc<Pool>, Option<Arc<str>>, Reading)> {
+        let now = self.advance(now);
+        let mut all = Vec::new();
+        for (pool, meters) in self.setup.pools().iter().zip(&mut self.meters) {
+            let mut keys: Vec<Arc<str>> = meters.keys().cloned().collect();
+            keys.sort();
+            if keys.is_empty() {
+                all.push((Arc::clone(pool), None, Meter::new(pool, now).read(pool, now)));
+            }
+            for key in keys {
+                if let Some(meter) = meters.get_mut(&key) {
+                    meter.advance(now);
+                    let shown = Some(Arc::clone(&key)).filter(|key| !key.is_empty());
+                    all.push((Arc::clone(pool), shown, meter.read(pool, now)));
+                }
+            }
+        }
+        all
     }
 
     /// Everything that is known.

@@ -147,7 +147,7 @@ impl Governor {
         ghost: &GhostWork<'_>,
         now: i64,
     ) -> Result<(About, Used), ReportRefused> {
-        let draws = self.setup.draws_of(&ghost.work, &report.actual);
+        let draws = self.setup.draws_of(&ghost.work, &report.actual, false);
         if draws.is_empty() {
             return Err(ReportRefused::Unmapped);
         }

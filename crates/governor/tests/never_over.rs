@@ -335,6 +335,8 @@ impl StateMachineTest for Tried {
                     duration_ms: None,
                     can_switch: false,
                     renew: None,
+                    patience_ms: None,
+                    named_only: false,
                 };
                 let decision = world.ask(&intent);
                 if decision.answer != Answer::DenyWithReason {
@@ -405,6 +407,8 @@ impl StateMachineTest for Tried {
                         duration_ms: None,
                         can_switch: false,
                         renew: Some(id),
+                        patience_ms: None,
+                        named_only: false,
                     };
                     let decision = world.ask(&intent);
                     if decision.answer == Answer::Approve {
@@ -434,6 +438,7 @@ impl StateMachineTest for Tried {
                             },
                             ..world.config.clone()
                         }),
+                        about: serde_json::Map::new(),
                     })),
                 };
                 world.governor.apply(&event);

@@ -32,13 +32,20 @@ pub enum Beside {
         /// The key.
         key: Vec<u8>,
     },
+    /// Forgets every value whose key begins like this.
+    DeleteUnder {
+        /// Whose keys these are.
+        space: &'static str,
+        /// How the keys begin. With nothing here, nothing is forgotten.
+        prefix: Vec<u8>,
+    },
 }
 
 impl Beside {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Put { key, value, .. } => key.len().saturating_add(value.len()),
-            Self::Delete { key, .. } => key.len(),
+            Self::Delete { key, .. } | Self::DeleteUnder { prefix: key, .. } => key.len(),
         }
     }
 
@@ -54,6 +61,11 @@ impl Beside {
             Self::Delete { space, key } => connection
                 .prepare_cached("DELETE FROM beside WHERE space = ?1 AND key = ?2")?
                 .execute(params![space, key]),
+            Self::DeleteUnder { space, prefix } => connection
+                .prepare_cached(
+                    "DELETE FROM beside WHERE space = ?1 AND key >= ?2 AND substr(key, 1, ?3) = ?2 AND ?3 > 0",
+                )?
+                .execute(params![space, prefix, i64::try_from(prefix.len()).unwrap_or_default()]),
         }?;
         Ok(())
     }

@@ -336,7 +336,10 @@ impl Writing {
         stored.or_else(|error| self.settle(before, at, error))?;
         self.shared.move_head(at);
         self.shared.unmoved.fetch_add(group.bytes(), Ordering::Relaxed);
-        if group.beside().any(|change| matches!(change, Beside::Delete { .. })) {
+        if group
+            .beside()
+            .any(|change| matches!(change, Beside::Delete { .. } | Beside::DeleteUnder { .. }))
+        {
             self.shared.untidy.store(true, Ordering::Release);
         }
         Ok(())

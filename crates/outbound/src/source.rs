@@ -3,13 +3,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use reqwest::{Url, header::HeaderName};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tollgate_contract::Quoted;
 
 /// A provider to ask, again and again, how much is left.
 ///
 /// Its address is the operator's own choice, so it may lead anywhere, but a redirect is not followed.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PollSource {
     /// GitHub, which answers with all of its limits at once.
@@ -19,7 +19,7 @@ pub enum PollSource {
 }
 
 /// How GitHub is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GithubPoll {
     /// What to ask.
@@ -41,7 +41,7 @@ pub struct GithubPoll {
 
 /// How a provider with JSON of its own is asked. `limit`, `remaining`, `used` and `reset` are JSON pointers, such
 /// as `/data/requests_left`; there is at least `remaining` or `used`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JsonPoll {
     /// What to ask.
@@ -85,7 +85,7 @@ pub struct JsonPoll {
 }
 
 /// How a provider writes the end of a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResetIs {
     /// Seconds since 1970.

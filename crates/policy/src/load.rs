@@ -52,8 +52,9 @@ pub struct PolicyError {
 
 impl PolicyError {
     /// An error of this field.
-    pub fn of(field: &str, problem: &'static str) -> Self {
-        Self { field: field.to_owned(), message: problem.into(), suggestion: None, position: None }
+    pub fn of(field: &str, problem: &str) -> Self {
+        let message = Clean::new(problem);
+        Self { field: field.to_owned(), message, suggestion: None, position: None }
     }
 
     /// The field, dotted; empty where the file as a whole is wrong.

@@ -38,11 +38,13 @@ pub(crate) enum Access {
     Local,
     /// Whoever has a key with this scope.
     Scope(KeyScope),
+    /// Whoever has a key with this scope; on this machine also without one, unless that is switched off.
+    Keyless(KeyScope),
     /// Whoever has any key: the gate itself decides what it is good for.
     Gate,
 }
 
-type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// What an endpoint answers when all is well. There is no schema for what is no JSON.
 #[derive(Clone, Copy)]
@@ -295,7 +297,7 @@ where
     let (mut parts, body) = request.into_parts();
     let transport = Transport::of(&parts);
     let principal = request::principal(&parts, &app.gate, &app.settings)?;
-    admit(access, &principal, transport)?;
+    admit(access, &principal, transport, &app)?;
     if has_body {
         request::check_content_type(&parts.method, &parts.headers)?;
     }
@@ -305,12 +307,25 @@ where
     let body = B::read(&bytes)?;
     // The body may have taken its time.
     let principal = app.gate.again(&principal);
-    admit(access, &principal, transport)?;
+    admit(access, &principal, transport, &app)?;
     Ok(Ask { app, principal, path, query, body, headers: parts.headers })
 }
 
-fn admit(access: Access, principal: &Principal, transport: Transport) -> Result<(), Error> {
+fn admit(
+    access: Access,
+    principal: &Principal,
+    transport: Transport,
+    app: &App,
+) -> Result<(), Error> {
+    let has_key = principal.key().is_some() || principal.is_invalid();
     match access {
+        Access::Keyless(_) if !has_key => {
+            if is_from_elsewhere(transport) || !app.gate.governing().is_keyless() {
+                return Err(MissingApiKey::new(None).into());
+            }
+            Ok(())
+        }
+        Access::Keyless(scope) => principal.require(scope).map(drop),
         Access::Open | Access::Gate => Ok(()),
         Access::Scope(scope) => principal.require(scope).map(drop),
         Access::Local if principal.key().is_some() => Ok(()),

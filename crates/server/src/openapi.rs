@@ -88,6 +88,10 @@ fn operation(endpoint: &Endpoint, generator: &mut schemars::SchemaGenerator) -> 
     }
     match endpoint.access {
         Access::Open | Access::Local => {}
+        Access::Keyless(scope) => {
+            members.insert("security".to_owned(), json!([{}, {"key": []}]));
+            members.insert("x-tollgate-scope".to_owned(), json!(scope));
+        }
         Access::Gate => {
             members.insert("security".to_owned(), json!([{"key": []}]));
         }

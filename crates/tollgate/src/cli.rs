@@ -51,6 +51,38 @@ pub(crate) enum Command {
         command: KeyCommand,
     },
 
+    /// Ask the governor before acting: may this be done now, later, or not?
+    #[command(
+        after_help = "Ends with 0 when the answer is yes, at once or after a wait, and with 4 when it is no.\n\nExamples:\n  tollgate ask --agent crawler-01 --identity pat:me --workload repo_scan --scope repo:o/n\n  tollgate ask --agent ci --identity app:bot --workload search --scope org:o --cost '30 points' --debug"
+    )]
+    Ask(AskArgs),
+
+    /// Show the pools: what is used, held, booked and left.
+    #[command(after_help = "Examples:\n  tollgate pools\n  tollgate pools github:core --json")]
+    Pools(PoolsArgs),
+
+    /// List the credentials that the governor knows; register or forget one.
+    #[command(
+        after_help = "Examples:\n  tollgate identities\n  tollgate identities register pat:spare --group github\n  tollgate identities delete pat:old"
+    )]
+    Identities {
+        #[command(subcommand)]
+        command: Option<IdentityCommand>,
+
+        #[command(flatten)]
+        gate: GateArgs,
+    },
+
+    /// Stop everything, or one agent, identity, workload, scope or pool.
+    #[command(
+        after_help = "Examples:\n  tollgate halt\n  tollgate halt --agent crawler-01 --reason 'it loops'"
+    )]
+    Halt(HaltArgs),
+
+    /// Let go on what was halted.
+    #[command(after_help = "Examples:\n  tollgate resume\n  tollgate resume --agent crawler-01")]
+    Resume(HaltArgs),
+
     /// Call a tool through the gate.
     #[command(
         after_help = "Examples:\n  tollgate call system.time\n  tollgate call manifest.get '{\"name\": \"system.time\"}'\n  tollgate call manifest.get @input.json --json"
@@ -148,6 +180,17 @@ impl Command {
             Self::Serve(_) => "serve",
             Self::Init(_) => "init",
             Self::Key { command } => command.name(),
+            Self::Ask(_) => "ask",
+            Self::Pools(_) => "pools",
+            Self::Identities { command: None, .. } => "identities",
+            Self::Identities { command: Some(IdentityCommand::Register(_)), .. } => {
+                "identities register"
+            }
+            Self::Identities { command: Some(IdentityCommand::Delete(_)), .. } => {
+                "identities delete"
+            }
+            Self::Halt(_) => "halt",
+            Self::Resume(_) => "resume",
             Self::Call(_) => "call",
             Self::Agent(_) => "agent",
             Self::Replay(_) => "replay",
@@ -193,6 +236,136 @@ pub(crate) struct InitArgs {
     /// The file to write.
     #[arg(default_value = "tollgate.toml")]
     pub(crate) file: PathBuf,
+
+    /// Write an example for a real case instead.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) example: Option<ExampleArg>,
+}
+
+/// The examples of `init`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExampleArg {
+    /// Agents and CI jobs that share one GitHub quota.
+    Github,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// Who asks, such as crawler-01.
+    #[arg(long)]
+    pub(crate) agent: String,
+
+    /// Whose credential will be used, such as pat:me. Its name, never the credential.
+    #[arg(long)]
+    pub(crate) identity: String,
+
+    /// What is to be done, such as repo_scan.
+    #[arg(long)]
+    pub(crate) workload: String,
+
+    /// Where, such as repo:owner/name.
+    #[arg(long)]
+    pub(crate) scope: String,
+
+    /// How much it matters: background, normal, high.
+    #[arg(long)]
+    pub(crate) urgency: Option<String>,
+
+    /// What it will take: a number, or with units, such as '100 points'.
+    #[arg(long, value_name = "COST")]
+    pub(crate) cost: Option<String>,
+
+    /// How long it will run: 90s, 15m.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<String>,
+
+    /// Another credential of the group may be used.
+    #[arg(long)]
+    pub(crate) can_switch: bool,
+
+    /// An earlier intent to go on with.
+    #[arg(long, value_name = "INTENT")]
+    pub(crate) renew: Option<String>,
+
+    /// Show every step of the decision.
+    #[arg(long)]
+    pub(crate) debug: bool,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolsArgs {
+    /// Only this pool, or pools that begin like this.
+    pub(crate) pool: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+/// The commands of `identities`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum IdentityCommand {
+    /// Make a credential known, or change what is known of it.
+    #[command(
+        after_help = "Example:\n  tollgate identities register pat:spare --group github --kind bot"
+    )]
+    Register(IdentityRegisterArgs),
+    /// Forget a credential: its name, and all free text that came with its intents.
+    #[command(after_help = "Example:\n  tollgate identities delete pat:old")]
+    Delete(IdentityDeleteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdentityRegisterArgs {
+    /// Its name, such as pat:me. Never the credential itself.
+    pub(crate) name: String,
+
+    /// Credentials of one group can stand in for each other.
+    #[arg(long)]
+    pub(crate) group: Option<String>,
+
+    /// user, service or bot.
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdentityDeleteArgs {
+    /// Its name.
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct HaltArgs {
+    /// Only this agent.
+    #[arg(long, value_name = "ID", group = "what")]
+    pub(crate) agent: Option<String>,
+
+    /// Only this credential.
+    #[arg(long, value_name = "ID", group = "what")]
+    pub(crate) identity: Option<String>,
+
+    /// Only this kind of work, or this tool.
+    #[arg(long, value_name = "ID", group = "what")]
+    pub(crate) workload: Option<String>,
+
+    /// Only this place.
+    #[arg(long, value_name = "ID", group = "what")]
+    pub(crate) scope: Option<String>,
+
+    /// Only this pool.
+    #[arg(long, value_name = "ID", group = "what")]
+    pub(crate) pool: Option<String>,
+
+    /// Why, for whoever asks later.
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
 }
 
 /// The commands of `key`.
@@ -385,6 +558,10 @@ pub(crate) struct CallArgs {
     /// How long it may run: 500ms, 10s, 2m.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,
+
+    /// How long it may wait for room in its pools: 10s, 2m.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<String>,
 
     /// The same key with the same input runs once, and gives the same result again for 24 hours.
     #[arg(long, value_name = "KEY")]

@@ -131,7 +131,11 @@ impl Client {
 
     async fn answer(&self, request: RequestBuilder) -> Result<Value, Failure> {
         let response = self.sent(request).await?;
+        let has_nothing_to_say = response.status() == reqwest::StatusCode::NO_CONTENT;
         let bytes = self.whole(response).await?;
+        if has_nothing_to_say {
+            return Ok(Value::Null);
+        }
         serde_json::from_slice(&bytes)
             .map_err(|_| Failure::interrupted(&self.address, "it does not answer as a gate does"))
     }
@@ -191,8 +195,13 @@ pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<
 
 /// The path of a tool's call, whatever its name was typed as.
 pub(crate) fn tool_path(name: &str, what: &str) -> String {
+    format!("/v1/tools/{}/{what}", in_path(name))
+}
+
+/// A name as a part of a path.
+pub(crate) fn in_path(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let mut path = String::from("/v1/tools/");
+    let mut path = String::new();
     for c in name.chars() {
         if plain(c) {
             path.push(c);
@@ -207,7 +216,7 @@ pub(crate) fn tool_path(name: &str, what: &str) -> String {
     if name.chars().all(|c| c == '.') {
         path.push_str("%20");
     }
-    format!("{path}/{what}")
+    path
 }
 
 /// The body of a call.

@@ -8,7 +8,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tollgate_governor::{
+    GovernorConfig, Per, PoolConfig, RouteConfig, Settings as GovernorSettings,
+};
 use tollgate_ledger::Sync;
+use tollgate_outbound::PollSource;
 use tollgate_policy::{Policy, PolicyError, PolicySet};
 use tollgate_server::Settings;
 
@@ -34,6 +38,43 @@ pub(crate) struct Config {
     /// Policies by name.
     #[serde(default)]
     pub(crate) policies: BTreeMap<String, Policy>,
+    /// Limits.
+    #[serde(default)]
+    pub(crate) pools: Vec<PoolConfig>,
+    /// Which work draws on which of them.
+    #[serde(default)]
+    pub(crate) routes: Vec<RouteConfig>,
+    /// How the governor behaves.
+    #[serde(default)]
+    pub(crate) governor: GovernorSettings,
+    /// Providers that are asked for their own count.
+    #[serde(default)]
+    pub(crate) polls: Vec<Poll>,
+    /// Where webhooks may go.
+    #[serde(default)]
+    pub(crate) webhooks: WebhookSettings,
+}
+
+/// A provider that is asked for its own count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Poll {
+    /// The pools that its answer is for.
+    pub(crate) pools: Vec<String>,
+    /// The credential that it is asked with, for pools that are counted for each.
+    pub(crate) identity: Option<String>,
+    /// How it is asked.
+    pub(crate) source: PollSource,
+}
+
+/// Where webhooks may go.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WebhookSettings {
+    /// To addresses of this machine and its network as well.
+    pub(crate) allow_private: bool,
+    /// To these hosts, whatever their address.
+    pub(crate) allowed_hosts: Vec<String>,
 }
 
 /// How the daemon runs.
@@ -89,6 +130,36 @@ impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
         let config: Self = PolicySet::parse_among(text)?;
         config.policies().check_names()?;
+        let setup = config
+            .governor_config()
+            .build(jiff::Timestamp::now().as_millisecond())
+            .map_err(|error| PolicyError::of(&error.field, &error.problem))?;
+        for (place, poll) in config.polls.iter().enumerate() {
+            let wrong = |what: &str, problem: String| {
+                Err(PolicyError::of(&format!("polls[{place}].{what}"), &problem))
+            };
+            if let Err(problem) = poll.source.check() {
+                return wrong("source", problem.to_string());
+            }
+            for id in &poll.pools {
+                match setup.by_id(id) {
+                    None => return wrong("pools", format!("there is no pool `{id}`")),
+                    Some(pool) if !pool.window.learns_resets() => {
+                        let problem = format!(
+                            "`{id}` does not learn from its provider: its window is neither `provider` nor aligned to an observed reset"
+                        );
+                        return wrong("pools", problem);
+                    }
+                    Some(pool) if pool.per == Per::Identity && poll.identity.is_none() => {
+                        return wrong(
+                            "identity",
+                            format!("is missing: `{id}` is counted for each"),
+                        );
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
         for origin in &config.daemon.allowed_origins {
             if !is_origin(origin) {
                 let problem = "is an origin as a browser sends it, such as https://ops.example or http://localhost:3000";
@@ -136,12 +207,26 @@ impl Config {
         PolicySet { server: self.server.clone(), policies: self.policies.clone() }
     }
 
-    /// What the ledger promises.
+    /// Pools, routes, and how the governor behaves; the usual pool where none is configured.
+    pub(crate) fn governor_config(&self) -> GovernorConfig {
+        let (pools, routes) = (self.pools.clone(), self.routes.clone());
+        GovernorConfig { pools, routes, governor: self.governor.clone() }.or_usual()
+    }
+
+    /// What the ledger promises. Where real money is at stake every commit waits for the disk.
     pub(crate) fn sync(&self) -> Sync {
+        if self.has_hard_money() {
+            return Sync::Full;
+        }
         match self.daemon.sync {
             Some(SyncWord::Full) => Sync::Full,
             Some(SyncWord::Process) | None => Sync::Process,
         }
+    }
+
+    /// Is there a hard limit on money?
+    pub(crate) fn has_hard_money(&self) -> bool {
+        self.pools.iter().any(|pool| pool.hard && pool.unit == "usd_micros")
     }
 
     /// How long a call may run.
@@ -183,6 +268,9 @@ fn is_origin(text: &str) -> bool {
 
 /// What `tollgate init` writes.
 pub(crate) const COMMENTED: &str = include_str!("tollgate.toml");
+
+/// The example of agents that share a GitHub quota.
+pub(crate) const GITHUB: &str = include_str!("github.toml");
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ mod part;
 mod place;
 mod source;
 mod sse;
+mod table;
 
 use std::process::ExitCode;
 

@@ -36,7 +36,11 @@ impl Asked {
         let id = live.intent_id(now)?;
         let is_known = live.governor.identities().by_name(&self.intent.identity_id).is_some();
         let fresh = if is_known {
-            Fresh { pseudonym: Arc::clone(&self.asker.key), salt: String::new(), name_hash: "".into() }
+            Fresh {
+                pseudonym: Arc::clone(&self.asker.key),
+                salt: String::new(),
+                name_hash: "".into(),
+            }
         } else {
             live.fresh(&self.intent.identity_id)?
         };

@@ -8,36 +8,43 @@ mod recover;
 mod shown;
 
 use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::sync::oneshot;
 use tollgate_contract::{
     Error,
     error::{Conflict, Internal, InvalidRequest, LedgerUnavailable, NotFound},
-    event::Event as Kind,
     id::IntentId,
+    redact::redact_text,
     text::Clean,
 };
 use tollgate_governor::{
-    About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, Governor, GovernorConfig,
-    Halt, Named, Observation, Report, ReportRefused, Setup, Target,
+    About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, GovernorConfig, Halt,
+    Intent, Named, Observation, Report, ReportRefused, Setup, Target,
 };
 use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, Work};
 
 use crate::{clock::Clock, metrics::Metrics};
 
 pub use asked::{Asked, UsageReport};
-pub use live::written;
 use live::Live;
+pub use live::written;
 use recover::Taken;
-pub use shown::{AgentShown, PoolReading};
+pub use shown::PoolReading;
 
 /// Where the names of identities are kept.
 pub(crate) const IDENTITIES: &str = "identities";
 /// Where the free text is kept that came with intents.
 const CONTEXTS: &str = "contexts";
+/// How many names are remembered to be no secrets.
+const MOST_CLEAN: usize = 8192;
 /// How long it is kept.
 const CONTEXT_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 
@@ -45,6 +52,7 @@ const CONTEXT_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 #[derive(Clone)]
 pub struct Governing {
     shared: Arc<Shared>,
+    ledger: Ledger,
 }
 
 /// What the clones share, and the ledger's thread with them.
@@ -52,6 +60,10 @@ pub(crate) struct Shared {
     live: Mutex<Live>,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
+    degraded: Arc<AtomicBool>,
+    /// Names that are known to be no secrets.
+    clean: RwLock<HashSet<u64>>,
+    keyless: AtomicBool,
     folder: PathBuf,
     /// Told of snapshots that are ready to be written. Kept here so that it ends with the governor.
     snapshots: std::sync::mpsc::SyncSender<Taken>,
@@ -130,6 +142,10 @@ where
             // A snapshot saves time at the next start; one that nobody has time for is left out.
             let _ = shared.snapshots.try_send(taken.at(*last));
         }
+        let failed = result.is_err();
+        if shared.degraded.load(Ordering::Relaxed) != failed {
+            shared.degraded.store(failed, Ordering::Relaxed);
+        }
         let answer = match (result, gives) {
             (Ok(_), Some(gives)) => gives,
             (Err(error), _) => {
@@ -149,16 +165,21 @@ impl Governing {
         ledger: &Ledger,
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
+        degraded: &Arc<AtomicBool>,
         folder: &Path,
     ) -> Result<Self, Error> {
         let wall = clock.now_ms();
         let governor = recover::state(&ledger.reader()?, folder, wall)?;
+        let keyless = governor.setup().settings().keyless;
         let live = Live::new(governor, wall, clock.counted_ms());
         let snapshots = recover::writer(folder);
         let shared = Arc::new(Shared {
             live: Mutex::new(live),
             clock: Arc::clone(clock),
             metrics: metrics.clone(),
+            degraded: Arc::clone(degraded),
+            clean: RwLock::default(),
+            keyless: AtomicBool::new(keyless),
             folder: folder.to_owned(),
             snapshots,
         });
@@ -174,44 +195,50 @@ impl Governing {
                 Err(error) => live.breaks(&error.operator()),
             }
         });
-        Ok(Self { shared })
+        Ok(Self { shared, ledger: ledger.clone() })
     }
 
     /// Decides something on the ledger's thread, and waits until it is recorded.
     async fn decide<T: Send + 'static>(
         &self,
-        ledger: &Ledger,
         decide: impl FnOnce(&mut Live, i64) -> Result<Made<T>, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (tell, told) = oneshot::channel();
         let shared = Arc::clone(&self.shared);
         let work = Deciding { shared, decide: Some(decide), gives: None, snapshot: None, tell };
-        ledger.work(Box::new(work));
+        self.ledger.work(Box::new(work));
         told.await.unwrap_or_else(|_| Err(LedgerError::Closed.into()))
     }
 
+    /// Could there be room for this? Gives the pools that it draws on, none where it needs none, or the no
+    /// that it gets for certain. Nothing is held.
+    pub(crate) fn could(&self, asker: &Asker, intent: &Intent) -> Result<Vec<Arc<str>>, Decision> {
+        let mut live = self.shared.live();
+        let now = live.read_time(&*self.shared.clock);
+        live.governor.could(asker, intent, now)
+    }
+
     /// Decides an intent.
-    pub async fn ask(&self, ledger: &Ledger, asked: Asked) -> Result<Decision, Error> {
-        let decision = self.decide(ledger, move |live, now| asked.decide(live, now)).await?;
+    pub async fn ask(&self, asked: Asked) -> Result<Decision, Error> {
+        let decision = self.decide(move |live, now| asked.decide(live, now)).await?;
         self.shared.metrics.decided(&decision);
         Ok(decision)
     }
 
     /// Takes a report of usage. Gives what was counted.
-    pub async fn report(&self, ledger: &Ledger, report: UsageReport) -> Result<Event, Error> {
-        self.decide(ledger, move |live, now| report.settle(live, now)).await
+    pub async fn report(&self, report: UsageReport) -> Result<Event, Error> {
+        self.decide(move |live, now| report.settle(live, now)).await
     }
 
     /// Makes a credential known.
     pub async fn register(
         &self,
-        ledger: &Ledger,
         name: String,
         kind: Option<String>,
         group: Option<String>,
         metadata: Option<serde_json::Value>,
     ) -> Result<(Arc<Named>, bool), Error> {
-        self.decide(ledger, move |live, now| {
+        self.decide(move |live, now| {
             let known = live.governor.identities().by_name(&name).cloned();
             let fresh = match &known {
                 Some(known) => Fresh {
@@ -239,13 +266,8 @@ impl Governing {
     }
 
     /// Forgets a credential: its name, and all free text that came with its intents.
-    pub async fn delete_identity(
-        &self,
-        ledger: &Ledger,
-        name: String,
-        by: Arc<str>,
-    ) -> Result<(), Error> {
-        self.decide(ledger, move |live, now| {
+    pub async fn delete_identity(&self, name: String, by: Arc<str>) -> Result<(), Error> {
+        self.decide(move |live, now| {
             let Some((event, named)) = live.governor.delete_identity(&name, &by, now) else {
                 return Err(NotFound::new("identity", name).into());
             };
@@ -262,13 +284,12 @@ impl Governing {
     /// Stops something, or lets it go on. Gives false if it was so already.
     pub async fn halt(
         &self,
-        ledger: &Ledger,
         target: HaltTarget,
         by: Arc<str>,
         why: Option<String>,
         resumes: bool,
     ) -> Result<bool, Error> {
-        self.decide(ledger, move |live, now| {
+        self.decide(move |live, now| {
             let target = match target {
                 HaltTarget::Target(target) => target,
                 HaltTarget::IdentityNamed(name) => {
@@ -287,12 +308,10 @@ impl Governing {
 
     /// Takes another configuration, all of it at once, with an event that says so. `about` is what else is
     /// told of it.
-    pub(crate) fn configure(
-        &self,
+    fn configure(
         config: GovernorConfig,
-        about: serde_json::Value,
+        about: serde_json::Map<String, serde_json::Value>,
     ) -> impl FnOnce(&mut Live, i64) -> Result<Made<()>, Error> + Send + use<> {
-        let _ = self;
         move |live, now| {
             let configured = Configured { governor: Some(config), about };
             let effect = Effect::Configured(Box::new(configured));
@@ -305,38 +324,40 @@ impl Governing {
     /// The same while the gate runs.
     pub async fn reconfigure(
         &self,
-        ledger: &Ledger,
         config: GovernorConfig,
-        about: serde_json::Value,
+        about: serde_json::Map<String, serde_json::Value>,
     ) -> Result<(), Error> {
-        let apply = self.configure(config, about);
-        self.decide(ledger, apply).await
+        let keyless = config.governor.keyless;
+        let apply = Self::configure(config, about);
+        self.decide(apply).await?;
+        self.shared.keyless.store(keyless, Ordering::Relaxed);
+        Ok(())
     }
 
-    /// The same when the gate starts: waits on this thread.
-    pub(crate) fn configure_now(
-        &self,
-        ledger: &Ledger,
-        config: GovernorConfig,
-        about: serde_json::Value,
-    ) -> Result<(), Error> {
-        let apply = self.configure(config, about);
-        let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(&self.shared);
-        let work = Deciding { shared, decide: Some(apply), gives: None, snapshot: None, tell };
-        ledger.work(Box::new(work));
-        told.blocking_recv().unwrap_or_else(|_| Err(LedgerError::Closed.into()))
+    /// The same when the gate starts, where it is another than the recorded one. Waits on this thread.
+    pub(crate) fn start_with(&self, config: GovernorConfig) -> Result<(), Error> {
+        let mut live = self.shared.live();
+        if *live.governor.config() == config {
+            return Ok(());
+        }
+        let now = live.read_time(&*self.shared.clock);
+        config.build(now).map_err(|error| Internal::new(error.to_string()))?;
+        self.shared.keyless.store(config.governor.keyless, Ordering::Relaxed);
+        let made = Self::configure(config, serde_json::Map::new())(&mut live, now)?;
+        drop(live);
+        let events = made.events.iter().map(written).collect::<Result<Vec<_>, _>>()?;
+        self.ledger.append(events)?;
+        Ok(())
     }
 
     /// Takes what a provider said of a pool for some key, or for each.
     pub async fn observe(
         &self,
-        ledger: &Ledger,
         pools: Vec<(Arc<str>, Arc<str>, u64)>,
         seen: Vec<Observation>,
         began_at: i64,
     ) -> Result<usize, Error> {
-        self.decide(ledger, move |live, now| {
+        self.decide(move |live, now| {
             let events = live.governor.observe(&pools, &seen, began_at, now);
             let count = events.len();
             Ok(Made::new(events, count))
@@ -345,7 +366,7 @@ impl Governing {
     }
 
     /// Ends the holds whose time is over, as many as are due. Says whether more may be.
-    pub async fn expire(&self, ledger: &Ledger) -> Result<bool, Error> {
+    pub async fn expire(&self) -> Result<bool, Error> {
         {
             let mut live = self.shared.live();
             let now = live.read_time(&*self.shared.clock);
@@ -353,7 +374,7 @@ impl Governing {
                 return Ok(false);
             }
         }
-        self.decide(ledger, |live, now| {
+        self.decide(|live, now| {
             let events: Vec<Event> = live.governor.expire(now).into_iter().collect();
             let more = !events.is_empty();
             Ok(Made::new(events, more))
@@ -369,6 +390,49 @@ impl Governing {
     /// What is stopped now.
     pub fn halts(&self) -> Vec<Halt> {
         self.shared.live().governor.halts().to_vec()
+    }
+
+    /// May anyone on this machine ask without a key?
+    pub fn is_keyless(&self) -> bool {
+        self.shared.keyless.load(Ordering::Relaxed)
+    }
+
+    /// Refuses names that look like secrets: they are shown and recorded.
+    pub fn check_names(&self, intent: &Intent) -> Result<(), Error> {
+        let names = [
+            ("agent_id", &intent.agent_id),
+            ("identity_id", &intent.identity_id),
+            ("workload_id", &intent.workload_id),
+            ("scope_id", &intent.scope_id),
+        ];
+        for (what, name) in names {
+            self.check_name(what, name)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a name that looks like a secret.
+    pub fn check_name(&self, what: &str, name: &str) -> Result<(), Error> {
+        // Looking is slow, and the same names come again and again.
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_known = |clean: &HashSet<u64>| clean.contains(&hash);
+        if is_known(&self.shared.clean.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        if redact_text(name) != name {
+            let problem = format!(
+                "`{what}` looks like a secret, and names are recorded; give the credential a name such as pat:me, and rotate it"
+            );
+            return Err(InvalidRequest::new(Clean::already(problem), Vec::new()).into());
+        }
+        let mut clean = self.shared.clean.write().unwrap_or_else(PoisonError::into_inner);
+        if clean.len() >= MOST_CLEAN {
+            clean.clear();
+        }
+        clean.insert(hash);
+        Ok(())
     }
 
     /// Is everything stopped?
@@ -393,9 +457,8 @@ pub enum HaltTarget {
 
 /// Why a report is not accepted, in words.
 fn report_refused(refused: ReportRefused, intent: Option<IntentId>) -> Error {
-    let refuse = |problem: &str| {
-        InvalidRequest::new(Clean::already(problem.to_owned()), Vec::new()).into()
-    };
+    let refuse =
+        |problem: &str| InvalidRequest::new(Clean::already(problem.to_owned()), Vec::new()).into();
     match refused {
         ReportRefused::Unknown => {
             let name = intent.map_or_else(String::new, |intent| intent.to_string());
@@ -404,21 +467,17 @@ fn report_refused(refused: ReportRefused, intent: Option<IntentId>) -> Error {
         ReportRefused::Unmapped => {
             refuse("no route says which pools this work draws on; nothing was charged")
         }
-        ReportRefused::OtherPool => {
-            refuse("`actual_cost` names a pool that this work does not draw on; nothing was charged")
-        }
+        ReportRefused::OtherPool => refuse(
+            "`actual_cost` names a pool that this work does not draw on; nothing was charged",
+        ),
     }
 }
 
 /// The same `request_id` for something else.
 fn another_request() -> Error {
-    let problem = "the request_id was used before for another intent; use a new one for a new intent";
+    let problem =
+        "the request_id was used before for another intent; use a new one for a new intent";
     Conflict::new(Clean::already(problem.to_owned())).into()
-}
-
-#[expect(dead_code, reason = "the kind of every event of the governor is its own")]
-fn kind(event: &Event) -> Kind {
-    event.effect.kind()
 }
 
 /// Who reports, and for which work.

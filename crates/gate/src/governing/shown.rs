@@ -17,13 +17,6 @@ pub struct PoolReading {
     pub reading: Reading,
 }
 
-/// An agent that is demoted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentShown {
-    /// How many holds are open altogether.
-    pub open_holds: usize,
-}
-
 impl Governing {
     /// Every meter, pool by pool; a pool that nobody has used yet is shown once.
     pub fn pools(&self) -> Vec<PoolReading> {

@@ -3,18 +3,19 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicI64, Ordering},
     },
 };
 
 use subtle::ConstantTimeEq;
 use tollgate_contract::{
-    Error, Identity, InvalidKey, KeyFacts, KeyScope, Secret,
+    Error, Identity, InvalidKey, KeyFacts, KeyScope, Secret, Urgency,
     error::{InvalidApiKey, MissingApiKey, ScopeMissing},
     id::KeyId,
     text::hex,
 };
+use tollgate_governor::Asker;
 use tollgate_policy::{Layers, Policy, PolicySet};
 
 use super::{
@@ -40,6 +41,8 @@ pub(super) struct Held {
     pub(super) record: KeyRecord,
     facts: Arc<KeyFacts>,
     layers: Arc<Layers>,
+    /// Who it is for the governor: what its holder may claim, and what the gate itself asks for it.
+    askers: (Arc<Asker>, Arc<Asker>),
     last_used_ms: AtomicI64,
     /// The last use that is on disk.
     kept_use_ms: AtomicI64,
@@ -64,6 +67,16 @@ impl Principal {
     /// Was a key presented that does not count?
     pub fn is_invalid(&self) -> bool {
         matches!(self.0, Who::Invalid(_))
+    }
+
+    /// Who it is for the governor.
+    pub fn asker(&self) -> Arc<Asker> {
+        self.held().map_or_else(|| Arc::clone(&LOCAL), |held| Arc::clone(&held.askers.0))
+    }
+
+    /// Who it is when the gate asks for one of its calls: the gate says the truth about who calls.
+    pub(crate) fn gate_asker(&self) -> Arc<Asker> {
+        self.held().map_or_else(|| Arc::clone(&LOCAL), |held| Arc::clone(&held.askers.1))
     }
 
     /// Who it is, as the policy sees it.
@@ -134,6 +147,31 @@ impl Principal {
             _ => None,
         }
     }
+}
+
+/// Whoever asks without a key.
+static LOCAL: LazyLock<Arc<Asker>> = LazyLock::new(|| Arc::new(Asker::local()));
+
+/// Who the holder of a key is for the governor, and who the gate is when it asks for it.
+fn askers(record: &KeyRecord) -> (Arc<Asker>, Arc<Asker>) {
+    // Nobody with a key is taken for those without one.
+    let account = match record.owner.as_str() {
+        tollgate_governor::LOCAL => "key:local",
+        owner => owner,
+    };
+    let claims = &record.claims;
+    let own = Asker {
+        account: account.into(),
+        key: record.key_id.to_string().into(),
+        is_keyless: false,
+        agents: claims.agents.clone().into(),
+        identities: claims.identities.clone().into(),
+        max_urgency: claims.max_urgency,
+        is_vouched: claims.max_urgency == Urgency::High,
+    };
+    let anyone: Arc<[String]> = Arc::new(["*".to_owned()]);
+    let gate = Asker { agents: Arc::clone(&anyone), identities: anyone, ..own.clone() };
+    (Arc::new(own), Arc::new(gate))
 }
 
 /// Every key, by what it is found by.
@@ -247,7 +285,8 @@ impl KeyRing {
             }
         };
         let (last_used_ms, kept_use_ms) = (AtomicI64::new(last_used_ms), AtomicI64::new(0));
-        Held { record, facts, layers: Arc::new(layers), last_used_ms, kept_use_ms }
+        let askers = askers(&record);
+        Held { record, facts, layers: Arc::new(layers), askers, last_used_ms, kept_use_ms }
     }
 
     /// Reads every key's policy again.

@@ -19,7 +19,8 @@ use crate::{
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Health")]
 struct Report {
-    /// `ok`, or `degraded` while the ledger cannot write and nothing is let through.
+    /// `ok`; `degraded` while the ledger cannot write and nothing is let through; `halted` while a person has
+    /// stopped everything.
     status: Status,
     /// The version of the gate.
     version: &'static str,
@@ -33,6 +34,7 @@ struct Report {
 enum Status {
     Ok,
     Degraded,
+    Halted,
 }
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
@@ -63,6 +65,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 
 async fn health(ask: Ask<Nothing, Nothing>) -> Result<Reply<Report>, Failed> {
     let status = match ask.app.gate.health() {
+        Health::Ok if ask.app.gate.governing().is_halted() => Status::Halted,
         Health::Ok => Status::Ok,
         Health::Degraded => Status::Degraded,
     };

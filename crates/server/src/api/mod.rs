@@ -3,7 +3,9 @@
 mod calls;
 mod contracts;
 mod events;
+mod governor;
 mod health;
+mod intents;
 mod keys;
 mod tools;
 
@@ -18,6 +20,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(tools::endpoints());
     all.extend(calls::endpoints());
     all.extend(events::endpoints());
+    all.extend(intents::endpoints());
+    all.extend(governor::endpoints());
     all.extend(keys::endpoints());
     all.extend(health::endpoints());
     all

@@ -43,7 +43,7 @@ struct NewCall {
     #[serde(default)]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$"))]
     session: Option<String>,
-    /// How many seconds it may wait for room.
+    /// How many seconds it may wait for room; not at all unless said otherwise.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
     wait: Option<u64>,
@@ -147,7 +147,8 @@ fn read(ask: AskCall) -> Result<(AskedCall, CallOptions), Failed> {
     };
     check_call(&call)?;
     let timeout = body.timeout_ms.map(Duration::from_millis);
-    let options = CallOptions { policy, timeout, ..CallOptions::default() };
+    let wait = Duration::from_secs(body.wait.unwrap_or(0));
+    let options = CallOptions { policy, timeout, wait, ..CallOptions::default() };
     Ok((AskedCall { app: ask.app, call, has_key: ask.principal.key().is_some() }, options))
 }
 

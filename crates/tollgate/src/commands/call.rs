@@ -30,6 +30,9 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
         if let Some(policy) = policy {
             body.insert("policy".to_owned(), policy);
         }
+        if let Some(text) = &args.wait {
+            body.insert("wait".to_owned(), (super::duration_ms(text)? / 1000).into());
+        }
         if let Some(ms) = timeout {
             body.insert("timeoutMs".to_owned(), ms.into());
         }

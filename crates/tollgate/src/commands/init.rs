@@ -5,8 +5,8 @@ use std::{fs::OpenOptions, io::Write};
 use serde_json::json;
 
 use crate::{
-    cli::InitArgs,
-    config::COMMENTED,
+    cli::{ExampleArg, InitArgs},
+    config::{COMMENTED, GITHUB},
     exit::Exit,
     output::{Failure, Output},
     source,
@@ -23,10 +23,17 @@ pub(crate) fn run(args: &InitArgs, output: &Output) -> Result<Exit, Failure> {
         }
         _ => Failure::bad_input(format!("cannot write {name}: {error}")),
     })?;
-    file.write_all(COMMENTED.as_bytes())
+    let (text, said) = match args.example {
+        None => (COMMENTED, "Every setting is in it, commented out, with what holds without it."),
+        Some(ExampleArg::Github) => (
+            GITHUB,
+            "It has pools and routes for agents that share one GitHub quota; read it, and change it.",
+        ),
+    };
+    file.write_all(text.as_bytes())
         .map_err(|error| Failure::bad_input(format!("cannot write {name}: {error}")))?;
     let data = json!({"file": args.file});
     Ok(output.success(&data, || {
-        format!("Wrote {name}. Every setting is in it, commented out, with what holds without it.\nStart the gate with `tollgate serve`.\n")
+        format!("Wrote {name}. {said}\nStart the gate with `tollgate serve`.\n")
     }))
 }

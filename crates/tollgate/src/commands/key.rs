@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde_json::{Map, Value, json};
 use tollgate_contract::{
     KeyScope,
@@ -17,7 +16,7 @@ use crate::{
     output::{Failure, Output},
     part::Part,
     place::{ADMIN_KEY, GateArgs},
-    source,
+    source, table,
 };
 
 pub(crate) fn run(command: KeyCommand, output: &Output) -> Result<Exit, Failure> {
@@ -28,7 +27,7 @@ pub(crate) fn run(command: KeyCommand, output: &Output) -> Result<Exit, Failure>
         KeyCommand::List(args) => {
             let path = if args.tokens { "/v1/keys?tokens=true" } else { "/v1/keys" };
             let all = wait(client(&args.gate)?.get(path))?;
-            Ok(output.success(&all, || table(all.part("keys"), args.tokens)))
+            Ok(output.success(&all, || shown_keys(all.part("keys"), args.tokens)))
         }
         KeyCommand::Revoke(args) => {
             let client = client(&args.gate)?;
@@ -183,13 +182,11 @@ fn seconds(text: &str) -> Result<i64, Failure> {
     Ok((super::duration_ms(text)? / 1000).max(1))
 }
 
-fn table(keys: &Value, with_ids: bool) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+fn shown_keys(keys: &Value, with_ids: bool) -> String {
     let mut header = vec!["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES"];
     // A token has its key's name, and is told apart by its id.
     header.extend(with_ids.then_some("ID"));
-    table.set_header(header);
+    let mut table = table::new(&header, &[]);
     for key in keys.as_array().into_iter().flatten() {
         let scopes: Vec<String> =
             key.part("scopes").as_array().into_iter().flatten().map(word).collect();
@@ -214,7 +211,7 @@ fn table(keys: &Value, with_ids: bool) -> String {
         row.extend(with_ids.then(|| key.word("id").to_owned()));
         table.add_row(row);
     }
-    for_terminal(&table.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
+    table::text(&table)
 }
 
 fn name(key: &Value) -> String {

@@ -1,16 +1,20 @@
 //! The commands, one file each.
 
 mod agent;
+mod ask;
 mod call;
 mod completions;
 mod describe;
 mod doctor;
 mod explain;
+mod halt;
 mod hash;
+mod identities;
 mod init;
 mod key;
 mod ledger;
 mod policy;
+mod pools;
 mod redact;
 mod replay;
 mod serve;
@@ -35,6 +39,11 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Init(args) => init::run(&args, output),
         Command::Key { command } => key::run(command, output),
+        Command::Ask(args) => ask::run(args, output),
+        Command::Pools(args) => pools::run(&args, output),
+        Command::Identities { command, gate } => identities::run(command, &gate, output),
+        Command::Halt(args) => halt::run(args, false, output),
+        Command::Resume(args) => halt::run(args, true, output),
         Command::Call(args) => call::run(args, output),
         Command::Agent(args) => agent::run(&args, output),
         Command::Replay(args) => replay::run(&args, output),

@@ -9,7 +9,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
-use tollgate_ledger::Ledger;
+use tollgate_ledger::{Ledger, Sync};
 use tollgate_server::{Address, BindError, Listening, Server};
 
 use crate::{
@@ -22,6 +22,9 @@ use crate::{
 
 /// How often what is due from time to time is done.
 const HOUSEKEEPING: Duration = Duration::from_secs(30);
+
+/// How often holds are looked at whose time may be over.
+const EXPIRY: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (config, file) = Config::find(args.config.as_deref())?;
@@ -77,12 +80,15 @@ async fn serve(
     let serving = tokio::spawn(server.serve(listening, stop.clone()));
     tokio::pin!(serving);
     let mut due = tokio::time::interval(HOUSEKEEPING);
+    let mut expiry = tokio::time::interval(EXPIRY);
+    expiry.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = &mut serving => return Ok(Exit::Ok),
             _ = due.tick() => gate.housekeeping().await,
+            _ = expiry.tick() => expire(&gate).await,
             asked = signals.next() => match asked {
-                Asked::Reload => reload(&gate, file.as_deref()).await,
+                Asked::Reload => reload(&gate, file.as_deref(), &config).await,
                 Asked::Stop if stop.is_cancelled() => {
                     tracing::warn!("stopped at once");
                     return Ok(Exit::Failed);
@@ -123,12 +129,28 @@ fn gate(
     if let Some(timeout) = config.call_timeout() {
         settings.call_timeout = timeout;
     }
-    let parts = Parts { policies: config.policies(), ..Parts::new(ledger, registry, settings) };
+    let governor = config.governor_config();
+    let parts =
+        Parts { policies: config.policies(), governor, ..Parts::new(ledger, registry, settings) };
     Gate::open(parts).map_err(Failure::new)
 }
 
+/// Ends the holds whose time is over. Others are served in between.
+async fn expire(gate: &Gate) {
+    loop {
+        match gate.governing().expire().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::debug!(problem = %error.operator(), "holds that are over stay for now");
+                return;
+            }
+        }
+    }
+}
+
 /// Reads the configuration again. One that does not load changes nothing.
-async fn reload(gate: &Gate, file: Option<&Path>) {
+async fn reload(gate: &Gate, file: Option<&Path>, running: &Config) {
     let Some(file) = file else {
         tracing::warn!("there is no configuration file to read again");
         return;
@@ -140,9 +162,24 @@ async fn reload(gate: &Gate, file: Option<&Path>) {
             return;
         }
     };
-    match gate.apply_policies(config.policies()).await {
-        Ok(()) => tracing::info!("the policies were read again; other settings need a restart"),
-        Err(error) => tracing::error!(problem = %error.operator(), "the policies were not applied"),
+    if config.has_hard_money() && running.sync() != Sync::Full {
+        tracing::error!(
+            "the configuration limits money, so that every commit must wait for the disk; restart for that. The running one stays"
+        );
+        return;
+    }
+    if let Err(error) = gate.apply_policies(config.policies()).await {
+        tracing::error!(problem = %error.operator(), "the policies were not applied");
+        return;
+    }
+    let governing = gate.governing();
+    match governing.reconfigure(config.governor_config(), serde_json::Map::new()).await {
+        Ok(()) => {
+            tracing::info!(
+                "policies, pools and routes were read again; other settings need a restart"
+            );
+        }
+        Err(error) => tracing::error!(problem = %error.operator(), "the pools were not applied"),
     }
 }
 

@@ -10,7 +10,7 @@
 //! (`beside`). Queries are answered from a file of their own, which follows the ledger and can be made
 //! again from it at any time (`queries`).
 //!
-//! What an event means is not known here, except for the list of calls among the queries. Deciding,
+//! What an event means is not known here, except for the list of calls and the trends among the queries. Deciding,
 //! folding and redacting happen before an event is written.
 
 mod beside;
@@ -35,7 +35,9 @@ pub use beside::{Batch, Beside, Kept};
 pub use chain::{EventHash, Head, NewEvent, StoredEvent, Subject};
 pub use error::LedgerError;
 pub use folder::is_taken;
-pub use queries::{CallQuery, CallRow, EventQuery, Queries};
+pub use queries::{
+    CallQuery, CallRow, EventQuery, Queries, TrendBy, TrendQuery, TrendRow, TrendStep, TrendSums,
+};
 pub use reader::Reader;
 pub use snapshot::Snapshot;
 pub use verify::{Broken, Verified};

@@ -1,4 +1,4 @@
-//! Queries over the events: which of a kind, of a tool, of a time, and the list of calls.
+//! Queries over the events: which of a kind, of a tool, of a time, the list of calls, and trends.
 //!
 //! They are answered from a file of their own, `queries.db`, which a thread ([`projection`]) fills from
 //! the ledger in transactions of its own ([`taking`], [`index`]). So the ledger's writer never waits for a query or
@@ -10,6 +10,7 @@ mod calls;
 mod index;
 mod projection;
 mod taking;
+mod trends;
 
 use std::{
     path::PathBuf,
@@ -21,6 +22,7 @@ use rusqlite::{Connection, params_from_iter};
 use serde::Serialize;
 
 pub(crate) use projection::Projection;
+pub use trends::{TrendBy, TrendQuery, TrendRow, TrendStep, TrendSums};
 
 use self::index::{Range, Select};
 
@@ -180,6 +182,11 @@ impl Queries {
     /// The call with this id.
     pub fn call(&self, call_id: &str) -> Result<Option<CallRow>, LedgerError> {
         self.ask(|index| calls::call(index, call_id), |_, call| Ok(call))
+    }
+
+    /// The trends that are wanted, in the order of time.
+    pub fn trends(&self, wanted: &TrendQuery) -> Result<Vec<TrendRow>, LedgerError> {
+        self.ask(|index| trends::trends(index, wanted), |_, trends| Ok(trends))
     }
 
     /// Asks the index, and then the ledger for what the index found there.

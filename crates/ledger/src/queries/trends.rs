@@ -183,6 +183,9 @@ pub(super) struct Of<'a> {
 /// Whose sums: the minute, and the names of pool, agent, identity and workload.
 type Key = (i64, [usize; 4]);
 
+/// The number of no name; as a pool, all of them.
+const NO_NAME: usize = 0;
+
 /// The sums of a turn.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -270,29 +273,28 @@ impl Sums {
             _ => return None,
         };
         once.asks = 1;
-        self.add(minute, "", of, &once);
+        let of = self.numbers_of(of);
+        let mut all = once;
         for (place, one) in told.pools.iter().enumerate() {
             let held = if holds { one.amount } else { 0 };
+            all.held = all.held.saturating_add(held);
             // A pool can be there more than once, with another key each time.
             let again = told.pools.iter().take(place).any(|before| before.pool == one.pool);
-            let mine = if again { TrendSums::default() } else { once };
-            self.add_both(
-                minute,
-                &one.pool,
-                of,
-                &mine,
-                &TrendSums { held, ..TrendSums::default() },
-            );
+            let counts = if again { TrendSums::default() } else { once };
+            self.add_to_pool(minute, &one.pool, of, &TrendSums { held, ..counts });
         }
+        self.add(minute, NO_NAME, of, &all);
         Some(())
     }
 
     fn observed(&mut self, minute: i64, of: Of<'_>, payload: &[u8]) -> Option<()> {
         let told: Observed<'_> = serde_json::from_slice(payload).ok()?;
+        let of = self.numbers_of(of);
         for one in &told.pools {
             let (used, ghost) = if told.ghost { (0, one.used) } else { (one.used, 0) };
             let amounts = TrendSums { used, ghost, ..TrendSums::default() };
-            self.add_both(minute, &one.pool, of, &TrendSums::default(), &amounts);
+            self.add_to_pool(minute, &one.pool, of, &amounts);
+            self.add(minute, NO_NAME, of, &amounts);
         }
         Some(())
     }
@@ -300,50 +302,47 @@ impl Sums {
     fn expired(&mut self, minute: i64, payload: &[u8]) -> Option<()> {
         let told: Expired<'_> = serde_json::from_slice(payload).ok()?;
         for hold in &told.holds {
-            let of = Of {
+            let of = self.numbers_of(Of {
                 agent_id: hold.agent_id.as_deref().unwrap_or_default(),
                 identity_id: hold.identity_id.as_deref().unwrap_or_default(),
                 workload_id: hold.workload_id.as_deref().unwrap_or_default(),
-            };
+            });
             for one in &hold.pools {
                 let (expired, released) =
                     if one.released { (0, one.amount) } else { (one.amount, 0) };
                 let amounts = TrendSums { expired, released, ..TrendSums::default() };
-                self.add_both(minute, &one.pool, of, &TrendSums::default(), &amounts);
+                self.add_to_pool(minute, &one.pool, of, &amounts);
+                self.add(minute, NO_NAME, of, &amounts);
             }
         }
         Some(())
     }
 
-    /// Adds counts to the sums of a pool, and amounts to those and to the sums of all pools.
-    fn add_both(
-        &mut self,
-        minute: i64,
-        pool: &str,
-        of: Of<'_>,
-        counts: &TrendSums,
-        amounts: &TrendSums,
-    ) {
-        self.add(minute, "", of, amounts);
-        // A pool without a name would be taken for all of them.
+    /// Adds to the sums of a pool. One without a name would be taken for all of them.
+    fn add_to_pool(&mut self, minute: i64, pool: &str, of: [usize; 3], more: &TrendSums) {
         if !pool.is_empty() {
-            let mut sums = *counts;
-            sums.add(amounts);
-            self.add(minute, pool, of, &sums);
+            let pool = self.number(pool);
+            self.add(minute, pool, of, more);
         }
     }
 
-    fn add(&mut self, minute: i64, pool: &str, of: Of<'_>, more: &TrendSums) {
-        let names = [pool, of.agent_id, of.identity_id, of.workload_id];
-        let key = (minute, names.map(|name| self.number(name)));
-        self.sums.entry(key).or_default().add(more);
+    fn add(&mut self, minute: i64, pool: usize, of: [usize; 3], more: &TrendSums) {
+        let [agent, identity, workload] = of;
+        self.sums.entry((minute, [pool, agent, identity, workload])).or_default().add(more);
+    }
+
+    fn numbers_of(&mut self, of: Of<'_>) -> [usize; 3] {
+        [of.agent_id, of.identity_id, of.workload_id].map(|name| self.number(name))
     }
 
     fn number(&mut self, name: &str) -> usize {
+        if name.is_empty() {
+            return NO_NAME;
+        }
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
-        let number = self.names.len();
+        let number = self.names.len() + 1;
         self.numbers.insert(name.to_owned(), number);
         self.names.push(name.to_owned());
         number
@@ -387,7 +386,7 @@ impl Sums {
     }
 
     fn name(&self, number: usize) -> &str {
-        self.names.get(number).map_or("", String::as_str)
+        number.checked_sub(1).and_then(|place| self.names.get(place)).map_or("", String::as_str)
     }
 }
 

@@ -1,9 +1,9 @@
 //! How long a commit takes at a fixed rate, from handing work over to being told that it is stored, and what the
 //! whole write path costs of the processor's time.
 //!
-//! `cargo run --release -p tollgate-ledger --example commits -- [events a second] [seconds] [most] [queries] [full] [slow]`:
+//! `cargo run --release -p tollgate-ledger --example commits -- [events a second] [seconds] [most] [queries] [full] [slow] [retire]`:
 //! without `queries` nobody follows the ledger; with `full` each commit waits for the disk; with `slow` the slowest
-//! are listed. A rate of 0 is as fast as it goes, with about `most` events under way.
+//! are listed; with `retire` most events are retired half way. A rate of 0 is as fast as it goes, with about `most` events under way.
 
 use std::{
     error::Error,
@@ -111,7 +111,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let samples: Vec<_> = (0..1000).map(event).collect();
     let mut sent = 0_u64;
     let mut size = 1;
+    let mut retired = !has("retire");
     while start.elapsed() < Duration::from_secs(seconds) {
+        if !retired && start.elapsed() > Duration::from_secs(seconds) / 2 {
+            retired = true;
+            let ledger = ledger.clone();
+            std::thread::spawn(move || {
+                let through = ledger.head().seq.saturating_sub(1000);
+                if let Err(error) = ledger.retire(0, through, |_| "{}".to_owned()) {
+                    eprintln!("{error}");
+                }
+            });
+        }
         size = size % 8 + 1;
         let due = (sent * 1_000_000).checked_div(rate).map(Duration::from_micros);
         match due {
@@ -169,6 +180,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
+    println!("the first event is {}", ledger.reader()?.first_seq()?);
     let log = fs::metadata(folder.join("tollgate.db-wal"))?.len();
     println!("the log has {} MiB", log / (1024 * 1024));
     drop((queries, ledger));

@@ -51,14 +51,11 @@ pub(crate) fn run(file: &Path, stopped: &Receiver<()>, shared: &Shared, jobs: &W
         if open.passive().is_none() {
             continue;
         }
-        let long = open.pages > MOST_PAGES;
-        if long {
+        if open.pages > MOST_PAGES || shared.untidy.load(Ordering::Acquire) {
             open.move_the_rest();
-        }
-        if (long || shared.untidy.load(Ordering::Acquire))
-            && let Some(jobs) = jobs.upgrade()
-        {
-            let _ = jobs.send(Job::Chore(Chore::Tidy));
+            if let Some(jobs) = jobs.upgrade() {
+                let _ = jobs.send(Job::Chore(Chore::Tidy));
+            }
         }
         database = Some(open);
     }

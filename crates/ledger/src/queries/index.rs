@@ -135,6 +135,14 @@ pub(super) fn add(connection: &mut Connection, taken: &Taken) -> rusqlite::Resul
     change.commit()
 }
 
+/// Forgets the blocks all of whose events come before the first that is in the ledger.
+pub(super) fn forget_blocks(connection: &Connection, first: u64) -> rusqlite::Result<()> {
+    let block = bounded(first / BLOCK);
+    connection.execute("DELETE FROM blocks WHERE block < ?1", [block])?;
+    connection.execute("DELETE FROM found WHERE block < ?1", [block])?;
+    Ok(())
+}
+
 /// Places in the ledger, from the first to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {

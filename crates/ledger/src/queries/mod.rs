@@ -14,7 +14,7 @@ mod trends;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -308,6 +308,12 @@ impl Shared {
     fn change(&self, f: impl FnOnce(&mut State)) {
         f(&mut self.state());
         self.changed.notify_all();
+    }
+
+    /// The file has come to this event. What the ledger retires may go up to there.
+    fn knows(&self, seq: u64) {
+        self.change(|state| state.projected = seq);
+        self.written.followed.store(seq, Ordering::Release);
     }
 
     /// Closes the connections of earlier queries.

@@ -82,8 +82,8 @@ pub(crate) enum Chore {
         state: MakeState,
         done: Sender<Result<Appended, LedgerError>>,
     },
-    /// Begin the log anew.
-    Tidy,
+    /// Begin the log anew, and give what was in it back to the disk if so wanted.
+    Tidy { wipe: bool },
 }
 
 /// What the writer's thread shows to the others.
@@ -91,8 +91,10 @@ pub(crate) struct Shared {
     head: Mutex<Head>,
     commits: Listeners,
     failures: Listeners,
-    /// The log holds what was forgotten since, or what is left of a commit that failed.
+    /// The log holds what was forgotten since.
     pub(crate) untidy: AtomicBool,
+    /// The log holds what is left of a commit that failed.
+    pub(crate) refused: AtomicBool,
     /// About how many bytes were stored since the log was last moved.
     pub(crate) unmoved: AtomicUsize,
     /// The last event that queries know of, or [`u64::MAX`] when there are none. What they do not know yet is not
@@ -130,6 +132,7 @@ impl Writer {
             commits: Listeners::default(),
             failures: Listeners::default(),
             untidy: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             unmoved: AtomicUsize::new(0),
             // A file that is there is waited for until somebody follows with it.
             followed: AtomicU64::new(if folder.queries().exists() { 0 } else { u64::MAX }),
@@ -411,10 +414,10 @@ impl Writing {
                 }
                 let _ = done.send(gone);
             }
-            Chore::Tidy => {
-                let wipe = self.shared.untidy.load(Ordering::Acquire);
-                if checkpoints::restart(&self.connection, wipe, PATIENCE) {
+            Chore::Tidy { wipe } => {
+                if checkpoints::restart(&self.connection, wipe, PATIENCE) && wipe {
                     self.shared.untidy.store(false, Ordering::Release);
+                    self.shared.refused.store(false, Ordering::Release);
                 }
             }
         }
@@ -457,7 +460,7 @@ impl Writing {
     fn settle(&mut self, before: Head, at: Head, error: LedgerError) -> Result<(), LedgerError> {
         if !checkpoints::cut(&mut self.connection, &self.log, PATIENCE) {
             // Then it goes when the log is begun anew.
-            self.shared.untidy.store(true, Ordering::Release);
+            self.shared.refused.store(true, Ordering::Release);
         }
         match reader::head(&self.connection) {
             // The database refused after it had stored them: the hash is theirs and nobody else's.

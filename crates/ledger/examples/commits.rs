@@ -1,9 +1,10 @@
 //! How long a commit takes at a fixed rate, from handing work over to being told that it is stored, and what the
 //! whole write path costs of the processor's time.
 //!
-//! `cargo run --release -p tollgate-ledger --example commits -- [events a second] [seconds] [most] [queries] [full] [slow]`:
+//! `cargo run --release -p tollgate-ledger --example commits -- [events a second] [seconds] [most] [queries] [full] [slow] [retire] [beside]`:
 //! without `queries` nobody follows the ledger; with `full` each commit waits for the disk; with `slow` the slowest
-//! are listed. A rate of 0 is as fast as it goes, with about `most` events under way.
+//! are listed; with `retire` most events are retired half way; with `beside` something is kept and
+//! forgotten with each batch. A rate of 0 is as fast as it goes, with about `most` events under way.
 
 use std::{
     error::Error,
@@ -13,18 +14,21 @@ use std::{
 };
 
 use tollgate_contract::event::Event;
-use tollgate_ledger::{Appended, Batch, Ledger, LedgerError, NewEvent, Subject, Sync, Work};
+use tollgate_ledger::{
+    Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Subject, Sync, Work,
+};
 
 /// Work with events of about 500 bytes each, and when it was handed over.
 struct Timed {
     events: Vec<NewEvent>,
+    beside: Vec<Beside>,
     begun: Instant,
     told: mpsc::Sender<(Instant, Duration, Result<(), LedgerError>)>,
 }
 
 impl Work for Timed {
     fn make(&mut self) -> Batch {
-        std::mem::take(&mut self.events).into()
+        Batch { events: std::mem::take(&mut self.events), beside: std::mem::take(&mut self.beside) }
     }
 
     fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
@@ -52,6 +56,13 @@ fn event(number: u64) -> NewEvent {
         eprintln!("{error}");
         std::process::exit(1)
     })
+}
+
+/// Keeps something, and forgets what was kept a while ago.
+fn beside(number: u64) -> Vec<Beside> {
+    let key = |number: u64| number.to_be_bytes().to_vec();
+    let put = Beside::Put { space: "s", key: key(number), value: vec![7; 100], expires_ms: None };
+    vec![put, Beside::Delete { space: "s", key: key(number.saturating_sub(8)) }]
 }
 
 /// One of those that were made before, so that the making does not count.
@@ -111,7 +122,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let samples: Vec<_> = (0..1000).map(event).collect();
     let mut sent = 0_u64;
     let mut size = 1;
+    let mut retired = !has("retire");
     while start.elapsed() < Duration::from_secs(seconds) {
+        if !retired && start.elapsed() > Duration::from_secs(seconds) / 2 {
+            retired = true;
+            let ledger = ledger.clone();
+            std::thread::spawn(move || {
+                let through = ledger.head().seq.saturating_sub(1000);
+                if let Err(error) = ledger.retire(0, through, |_| "{}".to_owned()) {
+                    eprintln!("{error}");
+                }
+            });
+        }
         size = size % 8 + 1;
         let due = (sent * 1_000_000).checked_div(rate).map(Duration::from_micros);
         match due {
@@ -127,7 +149,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         let events = (sent..sent + size).map(|number| sample(&samples, number)).collect();
-        let timed = Timed { events, begun: Instant::now(), told: told.clone() };
+        let beside = if has("beside") { beside(sent) } else { Vec::new() };
+        let timed = Timed { events, beside, begun: Instant::now(), told: told.clone() };
         ledger.work(Box::new(timed));
         sent += size;
     }
@@ -169,6 +192,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
+    println!("the first event is {}", ledger.reader()?.first_seq()?);
     let log = fs::metadata(folder.join("tollgate.db-wal"))?.len();
     println!("the log has {} MiB", log / (1024 * 1024));
     drop((queries, ledger));

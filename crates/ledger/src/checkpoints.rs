@@ -31,6 +31,11 @@ const MUCH: usize = 1024 * 1024;
 /// moved beside the writer is never moved completely, and would grow for ever.
 const MOST_PAGES: i64 = 16_384;
 
+/// A log with something in it that was forgotten is emptied at once when it is this short, in pages (1 MiB), and else at
+/// most so often: to give a long one back to the disk takes milliseconds, and the next commits have to ask for room again.
+const SHORT: i64 = 256;
+const WIPE_EVERY: Duration = Duration::from_secs(10);
+
 /// The writer moves the rest when it begins the log anew, and everybody waits for that. This is few enough pages, and
 /// so often it is tried to leave no more.
 const FEW: i64 = 64;
@@ -40,6 +45,7 @@ const TRIES: usize = 8;
 pub(crate) fn run(file: &Path, stopped: &Receiver<()>, shared: &Shared, jobs: &Weak<Sender<Job>>) {
     let mut database = None;
     let mut moved = Instant::now();
+    let mut wiped = Instant::now();
     while stopped.recv_timeout(SOONER) == Err(RecvTimeoutError::Timeout) {
         if moved.elapsed() < EVERY && shared.unmoved.load(Ordering::Relaxed) < MUCH {
             continue;
@@ -51,14 +57,17 @@ pub(crate) fn run(file: &Path, stopped: &Receiver<()>, shared: &Shared, jobs: &W
         if open.passive().is_none() {
             continue;
         }
-        let long = open.pages > MOST_PAGES;
-        if long {
+        let due = open.pages <= SHORT || wiped.elapsed() >= WIPE_EVERY;
+        let wipe = shared.refused.load(Ordering::Acquire)
+            || (due && shared.untidy.load(Ordering::Acquire));
+        if wipe || open.pages > MOST_PAGES {
+            if wipe {
+                wiped = Instant::now();
+            }
             open.move_the_rest();
-        }
-        if (long || shared.untidy.load(Ordering::Acquire))
-            && let Some(jobs) = jobs.upgrade()
-        {
-            let _ = jobs.send(Job::Chore(Chore::Tidy));
+            if let Some(jobs) = jobs.upgrade() {
+                let _ = jobs.send(Job::Chore(Chore::Tidy { wipe }));
+            }
         }
         database = Some(open);
     }

@@ -53,6 +53,12 @@ pub enum LedgerError {
     /// An event cannot be stored as it is.
     #[error("an event cannot be stored: {0}")]
     Event(String),
+    /// Events cannot be retired.
+    #[error("{0}")]
+    Retire(String),
+    /// Events were retired while they were read.
+    #[error("events were retired while they were being read; read them again")]
+    Removed,
     /// Whoever was to make a batch on the writer's thread panicked.
     #[error("what was to be stored could not be made")]
     Unmade,

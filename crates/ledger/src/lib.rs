@@ -6,11 +6,13 @@
 //! for the process's death; with [`Sync::Full`] also for the machine's. When a commit fails, everything
 //! that was in it fails, and the chain goes on from the last event that is really stored.
 //!
+//! Old events can be retired: a checkpoint at the head of the chain vouches for them, and they go (`retire`).
+//!
 //! Beside the chain things can be kept that change in the same commit as the events that tell of it
 //! (`beside`). Queries are answered from a file of their own, which follows the ledger and can be made
 //! again from it at any time (`queries`).
 //!
-//! What an event means is not known here, except for the list of calls among the queries. Deciding,
+//! What an event means is not known here, except for the list of calls and the trends among the queries. Deciding,
 //! folding and redacting happen before an event is written.
 
 mod beside;
@@ -20,6 +22,7 @@ mod error;
 mod folder;
 mod queries;
 mod reader;
+mod retire;
 mod schema;
 mod snapshot;
 mod verify;
@@ -35,7 +38,9 @@ pub use beside::{Batch, Beside, Kept};
 pub use chain::{EventHash, Head, NewEvent, StoredEvent, Subject};
 pub use error::LedgerError;
 pub use folder::is_taken;
-pub use queries::{CallQuery, CallRow, EventQuery, Queries};
+pub use queries::{
+    CallQuery, CallRow, EventQuery, Queries, TrendBy, TrendQuery, TrendRow, TrendStep, TrendSums,
+};
 pub use reader::Reader;
 pub use snapshot::Snapshot;
 pub use verify::{Broken, Verified};
@@ -141,6 +146,21 @@ impl Ledger {
     /// `now_ms` or before. Gives how much went. Others' events are stored in between.
     pub fn forget_expired(&self, now_ms: i64) -> Result<u64, LedgerError> {
         self.open.writer.forget(now_ms)
+    }
+
+    /// Retires the events up to `through_seq`, which must come before the head: appends a `checkpoint` event with the
+    /// state that `state` gives as JSON text, and removes them then. `state` runs on the writer's thread with the last
+    /// event before the checkpoint, between two commits; if it panics, that is a failure as in [`Work::make`].
+    ///
+    /// It waits until the checkpoint is stored; the events go in the writer's spare time, oldest first, and after a
+    /// crash that goes on at the next start. If queries follow the ledger, no event goes before they know of it.
+    pub fn retire(
+        &self,
+        now_ms: i64,
+        through_seq: u64,
+        state: impl FnOnce(Head) -> String + Send + 'static,
+    ) -> Result<Appended, LedgerError> {
+        self.open.writer.retire(now_ms, through_seq, Box::new(state))
     }
 
     /// Keeps `snapshot`, so that a fold can start from it. It is a cache: losing it loses nothing.

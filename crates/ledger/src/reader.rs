@@ -8,7 +8,7 @@ use crate::{
     beside::Kept,
     chain::{EventHash, Head, StoredEvent, Subject},
     error::LedgerError,
-    folder, schema,
+    folder, retire, schema,
     snapshot::Snapshot,
 };
 
@@ -73,6 +73,25 @@ impl Reader {
         rows.collect::<Result<_, _>>().map_err(LedgerError::from)
     }
 
+    /// The event at this place.
+    pub(crate) fn at(&self, seq: u64) -> Result<Option<StoredEvent>, LedgerError> {
+        at(&self.connection, seq)
+    }
+
+    /// The place of the first event that is there: 1 until events were retired, and when there is none.
+    pub fn first_seq(&self) -> Result<u64, LedgerError> {
+        retire::first_seq(&self.connection)
+    }
+
+    /// The last checkpoint, if events were ever retired. Where the first event is not there and this is `None`,
+    /// somebody has removed it.
+    pub fn last_checkpoint(&self) -> Result<Option<StoredEvent>, LedgerError> {
+        if self.format < schema::WITH_BESIDE {
+            return Ok(None);
+        }
+        retire::last(&self.connection)
+    }
+
     /// Where the chain stands.
     pub fn head(&self) -> Result<Head, LedgerError> {
         head(&self.connection)
@@ -129,6 +148,14 @@ impl Reader {
         let mut next = Some(i64::MIN);
         while let (Some(from), Some(last)) = (next, last) {
             let turn = self.turn(from, last)?;
+            let found = turn.first().map(|(seq, _)| *seq);
+            if found.is_none_or(|found| found > from)
+                && from > 1
+                && from <= last
+                && self.first_seq()? > place(from)
+            {
+                return Err(LedgerError::Removed);
+            }
             next = turn.last().and_then(|(seq, _)| seq.checked_add(1));
             for (seq, event) in turn {
                 if !f(place(seq), event)? {
@@ -173,6 +200,13 @@ pub(crate) fn bounded(number: u64) -> i64 {
 /// As we count. The database could hold places before the first; no event of ours is there.
 pub(crate) fn place(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
+}
+
+/// The event at this place.
+pub(crate) fn at(connection: &Connection, seq: u64) -> Result<Option<StoredEvent>, LedgerError> {
+    let sql = format!("SELECT {COLUMNS} FROM events WHERE seq = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_row([bounded(seq)], stored).optional().map_err(LedgerError::from)
 }
 
 /// Where the chain stands.

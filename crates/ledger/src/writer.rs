@@ -4,8 +4,8 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{Receiver, Sender, channel},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
     time::Duration,
@@ -15,12 +15,14 @@ use rusqlite::{Connection, params};
 
 use crate::{
     Sync,
-    beside::{self, Beside},
+    beside::{self, Batch, Beside},
     chain::{EventHash, Head},
     checkpoints,
     error::LedgerError,
     folder::{FileId, Folder, file_id},
-    reader, schema,
+    reader,
+    retire::{self, MakeState, Removal},
+    schema,
     snapshot::Snapshot,
     work::{Fallen, Group, Work, tell},
 };
@@ -73,8 +75,15 @@ pub(crate) enum Chore {
     Keep(Snapshot, Sender<Result<(), LedgerError>>),
     /// Forget some of what is over by this time.
     Forget(i64, Sender<Result<u64, LedgerError>>),
-    /// Begin the log anew.
-    Tidy,
+    /// Store a checkpoint, and begin to remove what it retires.
+    Retire {
+        now_ms: i64,
+        through: u64,
+        state: MakeState,
+        done: Sender<Result<Appended, LedgerError>>,
+    },
+    /// Begin the log anew, and give what was in it back to the disk if so wanted.
+    Tidy { wipe: bool },
 }
 
 /// What the writer's thread shows to the others.
@@ -82,10 +91,15 @@ pub(crate) struct Shared {
     head: Mutex<Head>,
     commits: Listeners,
     failures: Listeners,
-    /// The log holds what was forgotten since, or what is left of a commit that failed.
+    /// The log holds what was forgotten since.
     pub(crate) untidy: AtomicBool,
+    /// The log holds what is left of a commit that failed.
+    pub(crate) refused: AtomicBool,
     /// About how many bytes were stored since the log was last moved.
     pub(crate) unmoved: AtomicUsize,
+    /// The last event that queries know of, or [`u64::MAX`] when there are none. What they do not know yet is not
+    /// removed.
+    pub(crate) followed: AtomicU64,
 }
 
 impl Shared {
@@ -118,15 +132,19 @@ impl Writer {
             commits: Listeners::default(),
             failures: Listeners::default(),
             untidy: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             unmoved: AtomicUsize::new(0),
+            // A file that is there is waited for until somebody follows with it.
+            followed: AtomicU64::new(if folder.queries().exists() { 0 } else { u64::MAX }),
         });
         let (jobs, queue) = channel();
         let jobs = Arc::new(jobs);
         let (stop, stopped) = channel::<()>();
         // The folder stays taken until both threads have closed what they have open in it.
         let (writing, taken) = (Arc::clone(&shared), Arc::clone(folder));
+        let removal = Removal::pending(&connection);
         let writer = spawn("ledger-writer", move || {
-            Writing { connection, log, place, shared: writing, queue }.run();
+            Writing { connection, log, place, shared: writing, queue, removal }.run();
             drop((stop, taken));
         })?;
         let (moving, way, taken) = (Arc::clone(&shared), Arc::downgrade(&jobs), Arc::clone(folder));
@@ -160,6 +178,15 @@ impl Writer {
                 return Ok(gone);
             }
         }
+    }
+
+    pub(crate) fn retire(
+        &self,
+        now_ms: i64,
+        through: u64,
+        state: MakeState,
+    ) -> Result<Appended, LedgerError> {
+        self.ask(|done| Chore::Retire { now_ms, through, state, done })
     }
 
     fn ask<T>(
@@ -229,6 +256,33 @@ impl Place {
     }
 }
 
+/// The work of storing a checkpoint.
+struct Checkpoint {
+    now_ms: i64,
+    through: Head,
+    head: Head,
+    state: Option<MakeState>,
+    error: Option<LedgerError>,
+    done: Sender<Result<Appended, LedgerError>>,
+}
+
+impl Work for Checkpoint {
+    fn make(&mut self) -> Batch {
+        let state = self.state.take().map(|state| state(self.head)).unwrap_or_default();
+        let made = retire::checkpoint(self.now_ms, self.through, self.head, &state);
+        made.unwrap_or_else(|error| {
+            self.error = Some(error);
+            Batch::default()
+        })
+    }
+
+    fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
+        let stored =
+            result.and_then(|appended| appended.first().copied().ok_or(LedgerError::Closed));
+        let _ = self.done.send(self.error.map_or(stored, Err));
+    }
+}
+
 /// The writer's connection.
 fn prepared(file: &Path, sync: Sync) -> Result<Connection, LedgerError> {
     let connection = schema::open(file)?;
@@ -266,12 +320,14 @@ struct Writing {
     log: PathBuf,
     shared: Arc<Shared>,
     queue: Receiver<Job>,
+    /// What is being removed in between.
+    removal: Option<Removal>,
 }
 
 impl Writing {
     fn run(mut self) {
         let mut group = Group::default();
-        while let Ok(first) = self.queue.recv() {
+        while let Some(first) = self.next() {
             let mut next = Some(first);
             let (mut fallen, mut chore) = (None, None);
             while let Some(job) = next.take() {
@@ -291,8 +347,63 @@ impl Writing {
         }
     }
 
+    /// What comes next. Meanwhile, and when it is time, some of what is retired goes.
+    fn next(&mut self) -> Option<Job> {
+        loop {
+            let Some(removal) = &self.removal else { return self.queue.recv().ok() };
+            let rest = removal.rest();
+            if !rest.is_zero() {
+                match self.queue.recv_timeout(rest) {
+                    Ok(job) => return Some(job),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            }
+            self.remove_some();
+        }
+    }
+
+    fn remove_some(&mut self) {
+        let known = self.shared.followed.load(Ordering::Acquire);
+        let Some(removal) = &mut self.removal else { return };
+        // What fails is tried again a while later.
+        if matches!(removal.step(&self.connection, known), Ok(true)) {
+            self.removal = None;
+            // What was removed is in the log still.
+            self.shared.untidy.store(true, Ordering::Release);
+        }
+    }
+
+    /// Stores a checkpoint by itself: it says what everything before it led to.
+    fn retire(
+        &mut self,
+        now_ms: i64,
+        through: u64,
+        state: MakeState,
+        done: Sender<Result<Appended, LedgerError>>,
+    ) {
+        let head = self.shared.head();
+        let already = self.removal.as_ref().map_or(0, Removal::through);
+        let through = match retire::can_retire(&self.connection, through, already, head) {
+            Ok(through) => through,
+            Err(error) => {
+                let _ = done.send(Err(error));
+                return;
+            }
+        };
+        let mut group = Group::default();
+        let work = Checkpoint { now_ms, through, head, state: Some(state), error: None, done };
+        let fallen = group.make(Box::new(work)).err();
+        if self.commit(&mut group, fallen) {
+            self.removal = Some(Removal::new(through));
+        }
+    }
+
     fn attend(&mut self, chore: Chore) {
         match chore {
+            Chore::Retire { now_ms, through, state, done } => {
+                self.retire(now_ms, through, state, done);
+            }
             Chore::Keep(snapshot, done) => {
                 let _ = done.send(snapshot.store(&self.connection));
             }
@@ -303,10 +414,10 @@ impl Writing {
                 }
                 let _ = done.send(gone);
             }
-            Chore::Tidy => {
-                let wipe = self.shared.untidy.load(Ordering::Acquire);
-                if checkpoints::restart(&self.connection, wipe, PATIENCE) {
+            Chore::Tidy { wipe } => {
+                if checkpoints::restart(&self.connection, wipe, PATIENCE) && wipe {
                     self.shared.untidy.store(false, Ordering::Release);
+                    self.shared.refused.store(false, Ordering::Release);
                 }
             }
         }
@@ -314,7 +425,8 @@ impl Writing {
 
     /// Stores a group as one transaction, and tells everyone who waits for a part of it. What could not be made
     /// comes last: what was made before it is stored, and may have changed the same state.
-    fn commit(&mut self, group: &mut Group, fallen: Option<Fallen>) {
+    /// True when something is stored.
+    fn commit(&mut self, group: &mut Group, fallen: Option<Fallen>) -> bool {
         let stores = group.stores();
         let result = if stores { self.store_group(group) } else { Ok(()) };
         if result.is_err() || fallen.is_some() {
@@ -324,9 +436,11 @@ impl Writing {
         if let Some((work, error)) = fallen {
             tell(|| work.done(Err(error)));
         }
-        if stores && result.is_ok() {
+        let stored = stores && result.is_ok();
+        if stored {
             self.shared.commits.tell(self.shared.head());
         }
+        stored
     }
 
     fn store_group(&mut self, group: &mut Group) -> Result<(), LedgerError> {
@@ -349,7 +463,7 @@ impl Writing {
     fn settle(&mut self, before: Head, at: Head, error: LedgerError) -> Result<(), LedgerError> {
         if !checkpoints::cut(&mut self.connection, &self.log, PATIENCE) {
             // Then it goes when the log is begun anew.
-            self.shared.untidy.store(true, Ordering::Release);
+            self.shared.refused.store(true, Ordering::Release);
         }
         match reader::head(&self.connection) {
             // The database refused after it had stored them: the hash is theirs and nobody else's.

@@ -8,6 +8,7 @@ mod common;
 use std::{
     path::Path,
     process::Command,
+    sync::{Arc, Mutex, mpsc},
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_contract::event::Event;
-use tollgate_ledger::{Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Sync};
+use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Sync, Work};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -209,6 +210,66 @@ fn a_disk_that_becomes_unwritable_refuses_and_the_chain_goes_on_when_it_is_back(
             verified(&ledger.reader().unwrap()),
             u64::try_from(stored.len() * 4 + 1).unwrap()
         );
+    });
+}
+
+/// Decides what comes next by a state, and changes it.
+struct Counting {
+    count: Arc<Mutex<u64>>,
+    told: mpsc::Sender<bool>,
+}
+
+impl Work for Counting {
+    fn make(&mut self) -> Batch {
+        let mut count = self.count.lock().unwrap();
+        *count += 1;
+        let payload = json!({ "count": *count, "text": "x".repeat(3000) });
+        vec![told(Event::IntentDecided, 0, "t", &payload)].into()
+    }
+
+    fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
+        self.told.send(result.is_ok()).unwrap();
+    }
+}
+
+#[test]
+fn a_state_that_is_made_again_after_each_failure_stays_with_the_chain_on_a_full_disk() {
+    let name = "a_state_that_is_made_again_after_each_failure_stays_with_the_chain_on_a_full_disk";
+    on_a_small_disk(name, |disk| {
+        let filler = disk.path().join("filler");
+        std::fs::write(&filler, vec![0; 1000 * 1024]).unwrap();
+        let ledger = open(disk.path());
+        let count = Arc::new(Mutex::new(0));
+        let rebuilt = Arc::clone(&count);
+        ledger.on_failure(move |head| *rebuilt.lock().unwrap() = head.seq);
+        let (told, tell) = mpsc::channel();
+        let ask = |times: usize| {
+            for _ in 0..times {
+                let work = Counting { count: Arc::clone(&count), told: told.clone() };
+                ledger.work(Box::new(work));
+            }
+            (0..times).filter(|_| tell.recv_timeout(SOON).unwrap()).count()
+        };
+        let mut stored = 0;
+        while stored < 1000 {
+            let now = ask(50);
+            stored += now;
+            if now == 0 {
+                break;
+            }
+        }
+        assert!(stored > 0 && stored < 1000, "{stored}");
+        // Fewer together may find room still.
+        stored += ask(20);
+        std::fs::remove_file(filler).unwrap();
+        stored += ask(50);
+        let events = ledger.reader().unwrap().tail(0, u64::MAX).unwrap();
+        assert_eq!(events.len(), stored);
+        for event in events {
+            let payload: Value = serde_json::from_str(&event.payload).unwrap();
+            assert_eq!(payload["count"], event.seq);
+        }
+        assert_eq!(*count.lock().unwrap(), ledger.head().seq);
     });
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, ToSql, params, params_from_iter};
 
-use super::{EventQuery, calls, taking::Taken};
+use super::{EventQuery, calls, taking::Taken, trends};
 use crate::{
     error::LedgerError,
     reader::{bounded, place},
@@ -19,7 +19,7 @@ const APPLICATION_ID: u32 = 0x544f_4c51;
 
 /// Whoever changes the tables, or what is put into them, counts this up: a file of another format is
 /// made anew.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// How many places a block has.
 pub(super) const BLOCK: u64 = 512;
@@ -80,6 +80,7 @@ pub(super) fn create(file: &Path) -> Result<Connection, LedgerError> {
     let change = connection.transaction()?;
     change.execute_batch(TABLES)?;
     change.execute_batch(calls::TABLES)?;
+    change.execute_batch(trends::TABLES)?;
     change.pragma_update(None, "application_id", APPLICATION_ID)?;
     change.pragma_update(None, "user_version", FORMAT)?;
     change.commit()?;
@@ -127,10 +128,19 @@ pub(super) fn add(connection: &mut Connection, taken: &Taken) -> rusqlite::Resul
     for call in &taken.calls {
         call.add(&change)?;
     }
+    taken.sums.store(&change)?;
     change
         .prepare_cached("UPDATE progress SET projected_seq = ?1, hash = ?2 WHERE one = 1")?
         .execute(params![bounded(taken.last_seq), taken.hash])?;
     change.commit()
+}
+
+/// Forgets the blocks all of whose events come before the first that is in the ledger.
+pub(super) fn forget_blocks(connection: &Connection, first: u64) -> rusqlite::Result<()> {
+    let block = bounded(first / BLOCK);
+    connection.execute("DELETE FROM blocks WHERE block < ?1", [block])?;
+    connection.execute("DELETE FROM found WHERE block < ?1", [block])?;
+    Ok(())
 }
 
 /// Places in the ledger, from the first to the last.

@@ -1,4 +1,4 @@
-//! Queries over the events: which of a kind, of a tool, of a time, and the list of calls.
+//! Queries over the events: which of a kind, of a tool, of a time, the list of calls, and trends.
 //!
 //! They are answered from a file of their own, `queries.db`, which a thread ([`projection`]) fills from
 //! the ledger in transactions of its own ([`taking`], [`index`]). So the ledger's writer never waits for a query or
@@ -10,10 +10,11 @@ mod calls;
 mod index;
 mod projection;
 mod taking;
+mod trends;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -21,6 +22,7 @@ use rusqlite::{Connection, params_from_iter};
 use serde::Serialize;
 
 pub(crate) use projection::Projection;
+pub use trends::{TrendBy, TrendQuery, TrendRow, TrendStep, TrendSums};
 
 use self::index::{Range, Select};
 
@@ -182,6 +184,11 @@ impl Queries {
         self.ask(|index| calls::call(index, call_id), |_, call| Ok(call))
     }
 
+    /// The trends that are wanted, in the order of time.
+    pub fn trends(&self, wanted: &TrendQuery) -> Result<Vec<TrendRow>, LedgerError> {
+        self.ask(|index| trends::trends(index, wanted), |_, trends| Ok(trends))
+    }
+
     /// Asks the index, and then the ledger for what the index found there.
     fn ask<F, T>(
         &self,
@@ -301,6 +308,12 @@ impl Shared {
     fn change(&self, f: impl FnOnce(&mut State)) {
         f(&mut self.state());
         self.changed.notify_all();
+    }
+
+    /// The file has come to this event. What the ledger retires may go up to there.
+    fn knows(&self, seq: u64) {
+        self.change(|state| state.projected = seq);
+        self.written.followed.store(seq, Ordering::Release);
     }
 
     /// Closes the connections of earlier queries.

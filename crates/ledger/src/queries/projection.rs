@@ -47,6 +47,8 @@ impl Projection {
             changed: Condvar::new(),
             idle: Mutex::default(),
         });
+        // Until it is known how far the file has come, nothing that is retired goes.
+        shared.knows(0);
         let opened = Following::open(&shared).ok();
         // The folder stays taken until the thread has closed what it has open in it.
         let (following, taken) = (Arc::clone(&shared), Arc::clone(folder));
@@ -171,6 +173,8 @@ struct Following {
     ledger: Reader,
     index: Connection,
     at: u64,
+    /// The first event of the ledger, as far as it is known.
+    first: u64,
 }
 
 impl Following {
@@ -180,8 +184,8 @@ impl Following {
         if !shared.state().rebuild && shared.file.exists() {
             match index::open(&shared.file) {
                 Ok(Some((index, progress))) if of_this_ledger(&ledger, &progress)? => {
-                    shared.change(|state| state.projected = progress.seq);
-                    return Ok(Self { ledger, index, at: progress.seq });
+                    shared.knows(progress.seq);
+                    return Ok(Self { ledger, index, at: progress.seq, first: 1 });
                 }
                 Err(error) if !spoilt(&error) => return Err(Trouble::Passing),
                 _ => {}
@@ -189,12 +193,12 @@ impl Following {
         }
         remove(&shared.file)?;
         let index = index::create(&shared.file)?;
+        shared.knows(0);
         shared.change(|state| {
-            state.projected = 0;
             state.generation += 1;
             state.rebuild = false;
         });
-        Ok(Self { ledger, index, at: 0 })
+        Ok(Self { ledger, index, at: 0, first: 1 })
     }
 
     /// Goes on until the ledger is closed or the file is to be made anew.
@@ -227,21 +231,29 @@ impl Following {
         let Some(taken) = Taken::from(&self.ledger, self.at)? else { return Ok(false) };
         index::add(&mut self.index, &taken)?;
         self.at = taken.last_seq;
-        shared.change(|state| state.projected = taken.last_seq);
+        shared.knows(taken.last_seq);
+        let first = self.ledger.first_seq()?;
+        if first > self.first {
+            index::forget_blocks(&self.index, first)?;
+            self.first = first;
+        }
         let state = shared.state();
         Ok(!state.stop && !state.rebuild)
     }
 }
 
-/// Whether what is in the file comes from this ledger: the last event in it is there, with its hash. The
-/// ledger may have been replaced by a shorter one, or by another one.
+/// Whether what is in the file comes from this ledger: the last event in it is there, with its hash, or was the last to be
+/// retired. The ledger may have been replaced by a shorter one, or by another one.
 fn of_this_ledger(ledger: &Reader, progress: &Progress) -> Result<bool, LedgerError> {
+    let first = ledger.first_seq()?;
     if progress.seq == 0 {
-        return Ok(progress.hash == EventHash::GENESIS.as_bytes());
+        return Ok(first == 1 && progress.hash == EventHash::GENESIS.as_bytes());
     }
+    let (column, seq) =
+        if progress.seq < first { ("prev_hash", progress.seq + 1) } else { ("hash", progress.seq) };
     let found = ledger.connection().query_row(
-        "SELECT count(*) FROM events WHERE seq = ?1 AND hash = ?2",
-        rusqlite::params![bounded(progress.seq), progress.hash],
+        &format!("SELECT count(*) FROM events WHERE seq = ?1 AND {column} = ?2"),
+        rusqlite::params![bounded(seq), progress.hash],
         |row| row.get::<_, u32>(0),
     )?;
     Ok(found == 1)

@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use rusqlite::Row;
 
-use super::{calls::CallEvent, index::BLOCK};
+use super::{
+    calls::CallEvent,
+    index::BLOCK,
+    trends::{Of, Sums},
+};
 use crate::{
     error::LedgerError,
     reader::{Reader, bounded, place},
@@ -19,6 +23,7 @@ const TURN: (usize, usize) = (8192, 4 * 1024 * 1024);
 pub(super) struct Taken {
     pub(super) blocks: Vec<Block>,
     pub(super) calls: Vec<CallEvent>,
+    pub(super) sums: Sums,
     /// The last event, and its hash as it is stored.
     pub(super) last_seq: u64,
     pub(super) hash: Vec<u8>,
@@ -40,7 +45,8 @@ impl Taken {
     /// tampered with is for its verification to tell, and no reason to stop here.
     pub(super) fn from(ledger: &Reader, after: u64) -> Result<Option<Self>, LedgerError> {
         let mut statement = ledger.connection().prepare_cached(
-            "SELECT seq, ts, kind, tool, payload, hash FROM events WHERE seq > ?1 ORDER BY seq",
+            "SELECT seq, ts, kind, tool, payload, hash, agent_id, identity_id, workload_id
+             FROM events WHERE seq > ?1 ORDER BY seq",
         )?;
         let mut rows = statement.query([bounded(after)])?;
         let mut taken = Self::default();
@@ -67,6 +73,11 @@ impl Taken {
         self.hash.extend_from_slice(hash);
         self.note(seq, ts_ms, kind, tool);
         self.calls.extend(CallEvent::read(seq, ts_ms, kind, tool, payload));
+        let name =
+            |column: usize| row.get_ref(column).and_then(|name| Ok(name.as_str_or_null()?)).ok();
+        let name = |column: usize| name(column).flatten().unwrap_or_default();
+        let of = Of { agent_id: name(6), identity_id: name(7), workload_id: name(8) };
+        self.sums.note(ts_ms, kind, of, payload);
         Ok(payload.len())
     }
 

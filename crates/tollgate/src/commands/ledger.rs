@@ -134,6 +134,9 @@ fn told(verified: &Verified, keys: &[String], earlier: Option<Head>) -> String {
         Some(Broken::Rewritten { seq }) => {
             format!("event {seq} is not the one that was seen earlier; the ledger was written anew")
         }
+        Some(Broken::Retired { seq, first }) => format!(
+            "event {seq} is retired and cannot be compared any more; the first that is there is {first}"
+        ),
         Some(Broken::Unreadable { after, message }) => {
             format!("nothing behind event {after} can be read: {}", Clean::new(message))
         }

@@ -34,6 +34,7 @@ use crate::{
     outcome::{CallFailure, ToolCallResult},
     registry::Registry,
     seal::Seal,
+    webhooks::Webhooks,
 };
 
 /// Where the calls are kept that run now, so that a crash leaves none without an end.
@@ -141,6 +142,7 @@ pub(crate) struct Inner {
     keys: RwLock<KeyRing>,
     pub(crate) policies: RwLock<Arc<PolicySet>>,
     pub(crate) governing: Governing,
+    pub(crate) webhooks: Webhooks,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seal: Seal,
     pub(crate) settings: Settings,
@@ -161,6 +163,7 @@ impl Gate {
         let reader = ledger.reader()?;
         let keys = read_keys(&reader, &policies)?;
         let (metrics, degraded) = (Metrics::default(), Arc::new(AtomicBool::new(false)));
+        let webhooks = Webhooks::read(&reader, &seal)?;
         let governing = Governing::open(&ledger, &clock, &metrics, &degraded, &settings.data)?;
         let inner = Inner {
             registry,
@@ -169,6 +172,7 @@ impl Gate {
             keys: RwLock::new(keys),
             policies: RwLock::new(Arc::new(policies)),
             governing,
+            webhooks,
             clock,
             seal,
             settings,

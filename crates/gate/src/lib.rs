@@ -23,6 +23,7 @@ mod run;
 mod seal;
 pub mod secret_file;
 mod settle;
+mod webhooks;
 
 pub use admit::check_call;
 pub use budget::observations;
@@ -36,3 +37,4 @@ pub use metrics::Metrics;
 pub use outcome::{CallFailure, ToolCallResult, WrittenVerdict};
 pub use record::summary;
 pub use registry::{Admitted, Context, Executor, Packs, Registry, ToolFailure, Working};
+pub use webhooks::Webhook;

@@ -265,6 +265,35 @@ impl Gate {
         }
     }
 
+    /// Retires events that are older than this: what they led to is summed up in a `checkpoint` event, which is
+    /// chained as every event is, and then they are removed; nothing happens for fewer than `at_least`.
+    /// Says how many go.
+    pub async fn retire_before(&self, before_ms: i64, at_least: u64) -> Result<u64, Error> {
+        // Keys change one after the other; none changes while they are summed up.
+        let _turn = self.turn().await;
+        let gate = self.clone();
+        let retired =
+            tokio::task::spawn_blocking(move || gate.retire_now(before_ms, at_least)).await;
+        retired.unwrap_or_else(|_| Err(Internal::new("retiring events ended early").into()))
+    }
+
+    fn retire_now(&self, before_ms: i64, at_least: u64) -> Result<u64, Error> {
+        let (first, through) = self.inner.read(|reader| {
+            let first = reader.first_seq()?;
+            Ok((first, last_before(reader, first, before_ms)?))
+        })?;
+        let Some(through) = through.filter(|through| through + 1 - first >= at_least) else {
+            return Ok(0);
+        };
+        let keys = self.inner.read(told_keys)?;
+        let keys = serde_json::to_string(&keys)
+            .map_err(|error| Internal::new(format!("the keys are no JSON: {error}")))?;
+        let governor = self.inner.governing.state_json();
+        let state = move |_| format!(r#"{{"keys":{keys},"governor":{}}}"#, governor());
+        self.inner.ledger.retire(self.inner.clock.now_ms(), through, state)?;
+        Ok(through + 1 - first)
+    }
+
     /// Keeps when each key was last used, in one write for all that were used since the last time.
     pub(crate) async fn keep_last_use(&self) {
         let used = self.inner.keys().newly_used();
@@ -413,6 +442,22 @@ impl KeySpec {
     }
 }
 
+/// The last of the events before a time, found by halving: times do not go back in a ledger, or only so little
+/// that it does not matter here. The newest events stay.
+fn last_before(reader: &Reader, first: u64, before_ms: i64) -> Result<Option<u64>, LedgerError> {
+    let head = reader.head()?.seq;
+    let is_old = |seq: u64| -> Result<bool, LedgerError> {
+        let found = reader.tail(seq - 1, 1)?;
+        Ok(found.first().is_some_and(|event| event.ts_ms < before_ms))
+    };
+    let (mut old, mut new) = (first.saturating_sub(1), head);
+    while new > old + 1 {
+        let middle = old + (new - old) / 2;
+        if is_old(middle)? { old = middle } else { new = middle }
+    }
+    Ok((old >= first && old < head).then_some(old))
+}
+
 /// What binds the record of a key, which lies beside the chain, to the chain.
 fn record_hash(kept: &[u8]) -> String {
     hex(&Sha256::digest(kept)).to_string()
@@ -445,14 +490,34 @@ pub fn check_keys(reader: &Reader) -> Result<Vec<String>, LedgerError> {
 }
 
 /// What the last event about a key says.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ToldKey {
     record: String,
     is_long_lived: bool,
 }
 
+#[derive(serde::Deserialize)]
+struct CheckpointKeys {
+    state: KeysLeft,
+}
+
+#[derive(serde::Deserialize)]
+struct KeysLeft {
+    keys: BTreeMap<String, ToldKey>,
+}
+
 fn told_keys(reader: &Reader) -> Result<BTreeMap<String, ToldKey>, LedgerError> {
+    // Events that were retired left behind what they say of the keys.
     let mut told = BTreeMap::new();
     let mut at = 0;
+    if let Some(checkpoint) = reader.last_checkpoint()? {
+        let left: CheckpointKeys = serde_json::from_str(&checkpoint.payload).map_err(|error| {
+            LedgerError::Damaged(format!("checkpoint {} cannot be read: {error}", checkpoint.seq))
+        })?;
+        told = left.state.keys;
+        at = checkpoint.seq;
+    }
     loop {
         let events = reader.tail(at, 1000)?;
         let Some(last) = events.last() else { return Ok(told) };

@@ -390,7 +390,7 @@ impl Scene {
             closed_until: None,
         };
         let pools = [("github:core".into(), key, 0)];
-        self.governor.observe(&pools, &[seen], began_at, self.now).len()
+        self.governor.observe(&pools, &[seen], began_at, true, self.now).len()
     }
 }
 
@@ -424,6 +424,31 @@ fn a_provider_corrects_downwards_and_only_a_reset_gives_more() {
 }
 
 #[test]
+fn a_client_that_is_not_trusted_cannot_make_a_provider_generous() {
+    let mut scene = Scene::new(provider());
+    let id = scene.ask(&costs(10.0)).intent;
+    let (pools, _) = scene.governor.drawn_by(id).unwrap();
+    let pools: Vec<_> =
+        pools.iter().map(|d| (Arc::clone(&d.pool), Arc::clone(&d.key), 0)).collect();
+    let mut say = |scene: &mut Scene, limit, remaining, reset_at| {
+        let seen = Observation {
+            name: Some("core".to_owned()),
+            limit: Some(limit),
+            remaining: Some(remaining),
+            reset_at: Some(reset_at),
+            closed_until: None,
+        };
+        scene.governor.observe(&pools, &[seen], scene.now, false, scene.now);
+        scene.left("github:core")
+    };
+    let soon = scene.now + 1000;
+    assert_eq!(say(&mut scene, 1_000_000, 999_999, soon), 90, "no larger limit");
+    assert_eq!(say(&mut scene, 100, 50, soon), 40, "but less is believed");
+    scene.now += 2000;
+    assert_eq!(scene.left("github:core"), 40, "and the window did not end early");
+}
+
+#[test]
 fn before_a_provider_has_said_anything_one_probe_at_a_time_passes() {
     let mut scene = Scene::new(config(
         r#"{"pools": [{"id": "github:core", "window": {"kind": "provider", "every": "1h"}}],
@@ -444,7 +469,7 @@ fn a_provider_that_says_when_to_come_back_is_listened_to() {
     let pools: Vec<_> =
         pools.iter().map(|d| (Arc::clone(&d.pool), Arc::clone(&d.key), d.amount)).collect();
     let closed = Observation { closed_until: Some(scene.now + 9000), ..Observation::default() };
-    scene.governor.observe(&pools, &[closed], scene.now, scene.now);
+    scene.governor.observe(&pools, &[closed], scene.now, true, scene.now);
     let decision = scene.ask(&by("urgent", Urgency::High));
     assert_eq!(decision.reason, Some(Reason::DeferUntilReset));
     assert_eq!(decision.retry_at, Some(scene.now + 9000));

@@ -60,8 +60,6 @@ pub enum Effect {
     Resumed(Halt),
     /// Pools, routes or settings changed.
     Configured(Box<Configured>),
-    /// Everything so far, summed up.
-    Checkpoint(Box<crate::state::Snapshot>),
 }
 
 impl Effect {
@@ -79,7 +77,6 @@ impl Effect {
             Self::Halted(_) => Kind::Halted,
             Self::Resumed(_) => Kind::Resumed,
             Self::Configured(_) => Kind::ConfigApplied,
-            Self::Checkpoint(_) => Kind::Checkpoint,
         }
     }
 
@@ -95,7 +92,6 @@ impl Effect {
             Self::Deleted(effect) => serde_json::to_string(effect),
             Self::Halted(effect) | Self::Resumed(effect) => serde_json::to_string(effect),
             Self::Configured(effect) => serde_json::to_string(effect),
-            Self::Checkpoint(effect) => serde_json::to_string(effect),
         }
     }
 

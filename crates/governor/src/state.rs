@@ -240,7 +240,6 @@ impl Governor {
                     self.reconfigure(config.clone(), setup);
                 }
             }
-            Effect::Checkpoint(snapshot) => self.restore((**snapshot).clone()),
             Effect::Reset(_) | Effect::Drift(_) => {}
         }
     }

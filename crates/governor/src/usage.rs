@@ -230,13 +230,15 @@ impl Governor {
         self.holds.get(&intent).map(|hold| (hold.pools.as_slice(), hold.from))
     }
 
-    /// Takes what a provider said of some pools. `own` is what the reporting request itself took, which the
-    /// provider has counted already.
+    /// Takes what a provider said of some pools, each with its key and with what the reporting request itself
+    /// took of it, which the provider has counted already. Somebody who is not trusted can only say that
+    /// there is less than we thought, unless the pool says otherwise.
     pub fn observe(
         &mut self,
         pools: &[(Arc<str>, Arc<str>, u64)],
         seen: &[Observation],
         began_at: i64,
+        is_trusted: bool,
         now: i64,
     ) -> Vec<Event> {
         let now = self.advance(now);
@@ -252,12 +254,14 @@ impl Governor {
                 (None, _) => true,
             };
             for one in seen.iter().filter(is_meant) {
-                events.extend(self.hear(&pool, key, *own, one, began_at, now));
+                let believed = is_trusted || pool.trust_usage;
+                events.extend(self.hear(&pool, key, *own, one, began_at, believed, now));
             }
         }
         events
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one report, and all that is known of it")]
     fn hear(
         &mut self,
         pool: &Arc<Pool>,
@@ -265,6 +269,7 @@ impl Governor {
         own: u64,
         seen: &Observation,
         began_at: i64,
+        believed: bool,
         now: i64,
     ) -> Vec<Event> {
         let place = self.setup.place_of(&pool.id);
@@ -290,13 +295,17 @@ impl Governor {
             Event { ts: now, about: About::default(), effect: effect(told) }
         };
         let mut events = Vec::with_capacity(2);
-        let reset_at = seen.reset_at.filter(|reset| *reset > now);
+        // An earlier end of the window, or a larger limit, would give something back.
+        let is_later = |reset: &i64| believed || known.is_some_and(|known| *reset > known);
+        let reset_at = seen.reset_at.filter(|reset| *reset > now).filter(is_later);
+        let is_less = |said: &u64| believed || limit.is_some_and(|known| *said <= known);
+        let said_limit = seen.limit.filter(|said| provides && *said > 0).filter(is_less);
         if let Some(reset) = reset_at
             && known.is_none_or(|known| reset > known.saturating_add(SAME_RESET))
         {
             events.push(told(Effect::Reset, known.unwrap_or(0), reset));
         }
-        let limit = seen.limit.filter(|_| provides).or(limit);
+        let limit = said_limit.or(limit);
         let remaining = seen.remaining.filter(|_| provides);
         let mut correction = None;
         if let (Some(limit), Some(remaining)) = (limit, remaining) {
@@ -319,7 +328,7 @@ impl Governor {
             pool: Arc::clone(&pool.id),
             key: Arc::clone(key),
             began_at,
-            limit: seen.limit.filter(|limit| provides && *limit > 0),
+            limit: said_limit,
             remaining,
             reset_at,
             closed_until: seen.closed_until,

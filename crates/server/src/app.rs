@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_contract::{Error, error::NotFound, id::RequestId};
 use tollgate_gate::Gate;
 use tollgate_ledger::Queries;
+use tollgate_outbound::AddressGuard;
 
 use crate::{
     api,
@@ -33,6 +34,7 @@ use crate::{
     openapi,
     reply::Failed,
     request::{decoded, principal, refuse},
+    webhooks,
 };
 
 /// How long the answers to cancelled calls may take.
@@ -59,6 +61,8 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// Origins of pages that may use this gate beside its own.
     pub allowed_origins: Vec<String>,
+    /// Where webhooks may go.
+    pub webhook_guard: AddressGuard,
 }
 
 impl Default for Settings {
@@ -73,6 +77,7 @@ impl Default for Settings {
             stop_grace: Duration::from_secs(30),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            webhook_guard: AddressGuard::default(),
         }
     }
 }
@@ -162,6 +167,7 @@ impl Server {
             head.send_replace(at.seq);
         });
         let settings = Arc::clone(&self.app.settings);
+        let delivering = tokio::spawn(webhooks::deliver(Arc::clone(&self.app)));
         let connections = listen::serve(listening, self.router, Arc::clone(&settings), stop).await;
         // Streams of events have no end of their own.
         self.app.stopping.cancel();
@@ -170,6 +176,7 @@ impl Server {
         // Every call belongs to a request, and every request to a connection.
         let in_time = tokio::time::timeout(settings.stop_grace, &mut finishing).await.is_ok();
         self.app.gate.drain(Duration::ZERO).await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, delivering).await;
         if !in_time {
             // The calls were cancelled; their answers are on their way.
             let _ = tokio::time::timeout(LAST_ANSWERS, finishing).await;

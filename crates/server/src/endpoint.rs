@@ -194,7 +194,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// It gives something that is no JSON.
+    /// It gives something that is no JSON; nothing at all where no content is named.
     pub(crate) fn answers(
         mut self,
         status: u16,

@@ -12,6 +12,7 @@ mod openapi;
 mod reply;
 mod request;
 mod stalled;
+mod webhooks;
 
 pub use app::{Server, Settings};
 pub use listen::{Address, AddressError, BindError, Listening};

@@ -61,7 +61,11 @@ fn operation(endpoint: &Endpoint, generator: &mut schemars::SchemaGenerator) -> 
             .entry(answer.status.to_string())
             .or_insert_with(|| json!({"description": answer.what, "content": {}}));
         // One status may come with several kinds of content.
-        if let Some(content) = response.get_mut("content").and_then(Value::as_object_mut) {
+        if answer.content.is_empty() {
+            if let Some(response) = response.as_object_mut() {
+                response.remove("content");
+            }
+        } else if let Some(content) = response.get_mut("content").and_then(Value::as_object_mut) {
             content.insert(answer.content.to_owned(), json!({"schema": schema(answer, generator)}));
         }
     }

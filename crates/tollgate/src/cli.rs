@@ -58,12 +58,12 @@ pub(crate) enum Command {
     Ask(AskArgs),
 
     /// Show the pools: what is used, held, booked and left.
-    #[command(after_help = "Examples:\n  tollgate pools\n  tollgate pools github:core --json")]
+    #[command(after_help = "Examples:\n  tollgate pools\n  tollgate pools default:calls --json")]
     Pools(PoolsArgs),
 
     /// List the credentials that the governor knows; register or forget one.
     #[command(
-        after_help = "Examples:\n  tollgate identities\n  tollgate identities register pat:spare --group github\n  tollgate identities delete pat:old"
+        after_help = "Examples:\n  tollgate identities\n  tollgate identities register pat:spare --group github\n  tollgate identities delete pat:spare"
     )]
     Identities {
         #[command(subcommand)]
@@ -313,7 +313,7 @@ pub(crate) enum IdentityCommand {
     )]
     Register(IdentityRegisterArgs),
     /// Forget a credential: its name, and all free text that came with its intents.
-    #[command(after_help = "Example:\n  tollgate identities delete pat:old")]
+    #[command(after_help = "Example:\n  tollgate identities delete pat:spare")]
     Delete(IdentityDeleteArgs),
 }
 
@@ -329,12 +329,18 @@ pub(crate) struct IdentityRegisterArgs {
     /// user, service or bot.
     #[arg(long)]
     pub(crate) kind: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct IdentityDeleteArgs {
     /// Its name.
     pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
 }
 
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate_governor::{
-    GovernorConfig, Per, PoolConfig, RouteConfig, Settings as GovernorSettings,
+    GovernorConfig, Per, PoolConfig, RouteConfig, Settings as GovernorSettings, duration,
 };
 use tollgate_ledger::Sync;
-use tollgate_outbound::PollSource;
+use tollgate_outbound::{AddressGuard, PollSource};
 use tollgate_policy::{Policy, PolicyError, PolicySet};
 use tollgate_server::Settings;
 
@@ -24,6 +24,9 @@ pub(crate) const USUAL_FILE: &str = "tollgate.toml";
 pub(crate) const USUAL_DATA: &str = ".tollgate";
 /// Where the gate listens when nothing is said.
 pub(crate) const USUAL_LISTEN: &str = "127.0.0.1:8090";
+
+/// Events that are never retired.
+const FOREVER: &str = "forever";
 
 /// A configuration, as the file says it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -95,6 +98,7 @@ pub(crate) struct Daemon {
     pub(crate) allowed_origins: Vec<String>,
     #[serde(default)]
     pub(crate) trusted_proxy: bool,
+    pub(crate) keep_events: Option<String>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
 }
@@ -134,6 +138,12 @@ impl Config {
             .governor_config()
             .build(jiff::Timestamp::now().as_millisecond())
             .map_err(|error| PolicyError::of(&error.field, &error.problem))?;
+        if let Some(text) = &config.daemon.keep_events
+            && text != FOREVER
+            && let Err(problem) = duration(text)
+        {
+            return Err(PolicyError::of("daemon.keep_events", &problem));
+        }
         for (place, poll) in config.polls.iter().enumerate() {
             let wrong = |what: &str, problem: String| {
                 Err(PolicyError::of(&format!("polls[{place}].{what}"), &problem))
@@ -224,6 +234,15 @@ impl Config {
         }
     }
 
+    /// How long events are kept; for ever where nothing is said.
+    pub(crate) fn keep_events_ms(&self) -> Option<i64> {
+        self.daemon
+            .keep_events
+            .as_deref()
+            .filter(|text| *text != FOREVER)
+            .and_then(|text| duration(text).ok())
+    }
+
     /// Is there a hard limit on money?
     pub(crate) fn has_hard_money(&self) -> bool {
         self.pools.iter().any(|pool| pool.hard && pool.unit == "usd_micros")
@@ -249,6 +268,10 @@ impl Config {
                 .map_or(usual.stop_grace, |seconds| Duration::from_secs(seconds.into())),
             allowed_hosts: daemon.allowed_hosts.clone(),
             allowed_origins: daemon.allowed_origins.clone(),
+            webhook_guard: AddressGuard {
+                allow_private: self.webhooks.allow_private,
+                allowed_hosts: self.webhooks.allowed_hosts.clone(),
+            },
             ..usual
         }
     }

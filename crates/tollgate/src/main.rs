@@ -9,6 +9,7 @@ mod exit;
 mod output;
 mod part;
 mod place;
+mod polling;
 mod source;
 mod sse;
 mod table;

@@ -137,27 +137,10 @@ impl UsageReport {
         let mut beside = Vec::new();
         let mut identity: Arc<str> = "".into();
         if let Some([_, name, ..]) = &self.work {
-            let known = live.governor.identities().by_name(name);
-            identity = match known {
-                Some(known) => Arc::clone(&known.pseudonym),
-                None => {
-                    let fresh = live.fresh(name)?;
-                    let named = tollgate_governor::Named {
-                        name: name.clone(),
-                        pseudonym: Arc::clone(&fresh.pseudonym),
-                        salt: fresh.salt.clone(),
-                        kind: None,
-                        group: None,
-                        metadata: None,
-                        since_ms: now,
-                    };
-                    beside.push(live::keep_name(&named)?);
-                    let pseudonym = Arc::clone(&named.pseudonym);
-                    let keyless = self.asker.is_keyless;
-                    events.push(live.governor.register(named, &fresh, keyless, now));
-                    pseudonym
-                }
-            };
+            let (pseudonym, put, event) = live.known_or_named(name, self.asker.is_keyless, now)?;
+            identity = pseudonym;
+            beside.extend(put);
+            events.extend(event);
         }
         let work = self.work.as_ref().map(|[agent, identity, workload, scope]| Work {
             agent,
@@ -192,7 +175,13 @@ impl UsageReport {
                 .map(|spent| (Arc::clone(&spent.pool), Arc::clone(&spent.key), spent.used))
                 .collect();
             events.push(event.clone());
-            events.extend(live.governor.observe(&pools, &self.seen, began_at, now));
+            events.extend(live.governor.observe(
+                &pools,
+                &self.seen,
+                began_at,
+                self.is_trusted,
+                now,
+            ));
         }
         Ok(Made { events, beside, gives: event })
     }

@@ -83,6 +83,31 @@ impl Live {
         })
     }
 
+    /// How a credential is called in events; one that is not known yet is named first.
+    pub(crate) fn known_or_named(
+        &mut self,
+        name: &str,
+        keyless: bool,
+        now: i64,
+    ) -> Result<(Arc<str>, Option<Beside>, Option<Event>), Error> {
+        if let Some(known) = self.governor.identities().by_name(name) {
+            return Ok((Arc::clone(&known.pseudonym), None, None));
+        }
+        let fresh = self.fresh(name)?;
+        let named = Named {
+            name: name.to_owned(),
+            pseudonym: Arc::clone(&fresh.pseudonym),
+            salt: fresh.salt.clone(),
+            kind: None,
+            group: None,
+            metadata: None,
+            since_ms: now,
+        };
+        let put = keep_name(&named)?;
+        let event = self.governor.register(named, &fresh, keyless, now);
+        Ok((fresh.pseudonym, Some(put), Some(event)))
+    }
+
     /// A snapshot, if it is time for one.
     pub(crate) fn snapshot_if_due(&mut self, events: usize) -> Option<Taken> {
         self.since_snapshot += events;

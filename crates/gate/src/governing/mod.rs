@@ -27,9 +27,9 @@ use tollgate_contract::{
 };
 use tollgate_governor::{
     About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, GovernorConfig, Halt,
-    Intent, Named, Observation, Report, ReportRefused, Setup, Target,
+    Intent, Named, Observation, Per, Report, ReportRefused, Setup, Target,
 };
-use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, Work};
+use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, Reader, Work};
 
 use crate::{clock::Clock, metrics::Metrics};
 
@@ -184,11 +184,13 @@ impl Governing {
             snapshots,
         });
         // The ledger must not own itself through this, nor the governor for ever.
-        let (weak, reader) = (Arc::downgrade(&shared), Mutex::new(ledger.reader()?));
+        let weak = Arc::downgrade(&shared);
         ledger.on_failure(move |_| {
             let Some(shared) = weak.upgrade() else { return };
-            let reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let again = recover::state(&reader, &shared.folder, shared.clock.now_ms());
+            // A connection that stays open would keep the database from being tidied up at the end.
+            let again = Reader::of_folder(&shared.folder)
+                .map_err(Error::from)
+                .and_then(|reader| recover::state(&reader, &shared.folder, shared.clock.now_ms()));
             let mut live = shared.live();
             match again {
                 Ok(governor) => live.starts_again(governor),
@@ -350,17 +352,34 @@ impl Governing {
         Ok(())
     }
 
-    /// Takes what a provider said of a pool for some key, or for each.
-    pub async fn observe(
+    /// Takes what a provider answered when it was asked directly, about these pools of a credential.
+    pub async fn polled(
         &self,
-        pools: Vec<(Arc<str>, Arc<str>, u64)>,
+        pools: Vec<String>,
+        identity: Option<String>,
         seen: Vec<Observation>,
         began_at: i64,
-    ) -> Result<usize, Error> {
+    ) -> Result<(), Error> {
         self.decide(move |live, now| {
-            let events = live.governor.observe(&pools, &seen, began_at, now);
-            let count = events.len();
-            Ok(Made::new(events, count))
+            let mut beside = Vec::new();
+            let mut events = Vec::new();
+            let key: Arc<str> = match identity {
+                None => "".into(),
+                Some(name) => {
+                    let (pseudonym, put, event) = live.known_or_named(&name, false, now)?;
+                    beside.extend(put);
+                    events.extend(event);
+                    pseudonym
+                }
+            };
+            let setup = Arc::clone(live.governor.setup());
+            let asked = pools.iter().filter_map(|id| setup.by_id(id)).map(|pool| {
+                let own = if pool.per == Per::Identity { Arc::clone(&key) } else { "".into() };
+                (Arc::clone(&pool.id), own, 0)
+            });
+            let asked: Vec<_> = asked.collect();
+            events.extend(live.governor.observe(&asked, &seen, began_at, true, now));
+            Ok(Made { events, beside, gives: () })
         })
         .await
     }
@@ -380,6 +399,12 @@ impl Governing {
             Ok(Made::new(events, more))
         })
         .await
+    }
+
+    /// Everything that is known, as JSON. To be called on the ledger's thread.
+    pub(crate) fn state_json(&self) -> impl FnOnce() -> String + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || serde_json::to_string(&shared.live().governor.snapshot()).unwrap_or_default()
     }
 
     /// The pools, routes and settings that hold now.

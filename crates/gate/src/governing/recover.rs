@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tollgate_contract::{Error, id::IntentId};
+use tollgate_contract::{Error, error::Internal, id::IntentId};
 use tollgate_governor::{About, Effect, Event, Governor, GovernorConfig, Named, Snapshot};
 use tollgate_ledger::{Appended, LedgerError, Reader, StoredEvent};
 
@@ -55,6 +55,17 @@ impl Taken {
     }
 }
 
+/// What a checkpoint says of the governor.
+#[derive(Deserialize)]
+struct Checkpoint {
+    state: CheckpointState,
+}
+
+#[derive(Deserialize)]
+struct CheckpointState {
+    governor: Snapshot,
+}
+
 /// A thread that writes snapshots, and ends when nobody can send it one any more.
 pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
     let (send, receive) = mpsc::sync_channel::<Taken>(1);
@@ -74,9 +85,9 @@ pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
 /// The state that the recorded events lead to.
 pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<Governor, Error> {
     let usual = GovernorConfig::usual();
-    let setup = usual.build(now).map_err(|error| {
-        tollgate_contract::error::Internal::new(format!("the usual pool does not load: {error}"))
-    })?;
+    let setup = usual
+        .build(now)
+        .map_err(|error| Internal::new(format!("the usual pool does not load: {error}")))?;
     let mut governor = Governor::new(usual, setup, 0);
     for kept in reader.kept_all(IDENTITIES)? {
         match serde_json::from_slice::<Named>(&kept.value) {
@@ -84,14 +95,24 @@ pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<Governor
             Err(error) => tracing::error!(%error, "the name of an identity cannot be read"),
         }
     }
+    // Events that were retired left their sum behind.
     let mut after = 0;
+    if let Some(checkpoint) = reader.last_checkpoint()? {
+        let told: Checkpoint = serde_json::from_str(&checkpoint.payload).map_err(|error| {
+            Internal::new(format!("checkpoint {} cannot be read: {error}", checkpoint.seq))
+        })?;
+        after = checkpoint.seq;
+        governor.restore(told.state.governor);
+    }
     match Taken::read(folder) {
-        Some(taken) if taken.is_of(reader)? => {
+        Some(taken) if taken.seq > after && taken.is_of(reader)? => {
             after = taken.seq;
             governor.restore(taken.state);
         }
-        Some(_) => tracing::warn!("the governor's snapshot is of another ledger, and is not used"),
-        None => {}
+        Some(taken) if taken.seq > after => {
+            tracing::warn!("the governor's snapshot is of another ledger, and is not used");
+        }
+        _ => {}
     }
     loop {
         let events = reader.tail(after, AT_A_TIME)?;

@@ -148,7 +148,7 @@ pub(super) fn page_size(wanted: Option<u64>) -> Result<u64, Error> {
     }
 }
 
-fn time(text: &str) -> Result<i64, Error> {
+pub(super) fn time(text: &str) -> Result<i64, Error> {
     let ms = text.parse::<i64>().ok();
     let written = || text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
     ms.or_else(written).ok_or_else(|| {

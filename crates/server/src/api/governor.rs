@@ -246,7 +246,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             "Forget a credential: its name, and all free text that came with its intents",
             admin,
         )
-        .answers(204, "It is forgotten", "application/json")
+        .answers(204, "It is forgotten", "")
         .serve_raw(delete),
         endpoint(Method::GET, "/v1/halts", "listHalts", "What is stopped", read).serve(
             200,

@@ -43,7 +43,10 @@ const LARGEST_CONTEXT: usize = 4096;
 /// An intent. `null` counts as absent, and members that are not known are ignored.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(rename = "Intent", extend("required" = ["agent_id", "identity_id", "workload_id", "scope_id"]))]
+#[schemars(
+    rename = "Intent",
+    extend("required" = ["agent_id", "identity_id", "workload_id", "scope_id"], "additionalProperties" = true)
+)]
 struct IntentBody {
     /// Who asks, such as `crawler-01`.
     #[schemars(with = "Name")]

@@ -8,6 +8,8 @@ mod health;
 mod intents;
 mod keys;
 mod tools;
+mod trends;
+mod webhooks;
 
 pub(crate) use contracts::ServedManifest;
 
@@ -22,6 +24,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(events::endpoints());
     all.extend(intents::endpoints());
     all.extend(governor::endpoints());
+    all.extend(trends::endpoints());
+    all.extend(webhooks::endpoints());
     all.extend(keys::endpoints());
     all.extend(health::endpoints());
     all

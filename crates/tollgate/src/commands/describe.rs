@@ -81,17 +81,16 @@ fn collect(command: &clap::Command, path: &str, into: &mut Vec<Description>) {
         } else {
             format!("{path} {}", sub.get_name())
         };
-        if sub.has_subcommands() {
-            collect(sub, &name, into);
-            continue;
+        if !sub.is_subcommand_required_set() {
+            into.push(Description {
+                about: text(sub.get_about()),
+                usage: usage(sub),
+                args: arguments(sub),
+                examples: examples(&text(sub.get_after_help())),
+                name: name.clone(),
+            });
         }
-        into.push(Description {
-            about: text(sub.get_about()),
-            usage: usage(sub),
-            args: arguments(sub),
-            examples: examples(&text(sub.get_after_help())),
-            name,
-        });
+        collect(sub, &name, into);
     }
 }
 

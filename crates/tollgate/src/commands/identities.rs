@@ -17,9 +17,10 @@ pub(crate) fn run(
     gate: &GateArgs,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let client = Client::new(gate, gate.key()?)?;
+    let client = |gate: &GateArgs| Client::new(gate, gate.key()?);
     match command {
         None => {
+            let client = client(gate)?;
             let all = wait(client.get("/v1/identities"))?;
             Ok(output.success(&all, || list(all.part("identities"))))
         }
@@ -29,12 +30,12 @@ pub(crate) fn run(
             for (name, text) in [("group", args.group), ("kind", args.kind)] {
                 body.extend(text.map(|text| (name.to_owned(), Value::from(text))));
             }
-            let made = wait(client.post("/v1/identities", &Value::Object(body)))?;
+            let made = wait(client(&args.gate)?.post("/v1/identities", &Value::Object(body)))?;
             Ok(output.success(&made, || format!("{} is known.\n", made.word("identity_id"))))
         }
         Some(IdentityCommand::Delete(args)) => {
             let path = format!("/v1/identities/{}", client::in_path(&args.name));
-            let gone = wait(client.delete(&path))?;
+            let gone = wait(client(&args.gate)?.delete(&path))?;
             Ok(output.success(&gone, || {
                 format!(
                     "{} is forgotten. The record of what was done stays, under a name that leads nowhere.\n",

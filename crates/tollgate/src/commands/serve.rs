@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_ledger::{Ledger, Sync};
 use tollgate_server::{Address, BindError, Listening, Server};
@@ -18,10 +18,14 @@ use crate::{
     exit::Exit,
     output::{Failure, wants_colour, write_out},
     place::{ADDRESS, ADMIN_KEY},
+    polling,
 };
 
 /// How often what is due from time to time is done.
 const HOUSEKEEPING: Duration = Duration::from_secs(30);
+
+/// How many events are retired together at least.
+const LEAST_RETIRED: u64 = 1000;
 
 /// How often holds are looked at whose time may be over.
 const EXPIRY: Duration = Duration::from_millis(200);
@@ -77,6 +81,9 @@ async fn serve(
     told.write(&urls)?;
     greet(data, &key_file, admin.as_ref().map(|(_, secret)| secret.expose()), &urls);
     let stop = CancellationToken::new();
+    let polls = TaskTracker::new();
+    polling::start(&gate, &config.polls, &stop, &polls)
+        .map_err(|error| Failure::bad_input(format!("a provider cannot be polled: {error}")))?;
     let serving = tokio::spawn(server.serve(listening, stop.clone()));
     tokio::pin!(serving);
     let mut due = tokio::time::interval(HOUSEKEEPING);
@@ -84,8 +91,15 @@ async fn serve(
     expiry.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = &mut serving => return Ok(Exit::Ok),
-            _ = due.tick() => gate.housekeeping().await,
+            _ = &mut serving => {
+                polls.close();
+                polls.wait().await;
+                return Ok(Exit::Ok);
+            }
+            _ = due.tick() => {
+                gate.housekeeping().await;
+                retire(&gate, &config).await;
+            }
             _ = expiry.tick() => expire(&gate).await,
             asked = signals.next() => match asked {
                 Asked::Reload => reload(&gate, file.as_deref(), &config).await,
@@ -133,6 +147,20 @@ fn gate(
     let parts =
         Parts { policies: config.policies(), governor, ..Parts::new(ledger, registry, settings) };
     Gate::open(parts).map_err(Failure::new)
+}
+
+/// Retires events that are older than the configuration keeps them.
+async fn retire(gate: &Gate, config: &Config) {
+    let Some(kept_ms) = config.keep_events_ms() else { return };
+    // Not for every single event: a checkpoint holds the whole state.
+    let before = gate.clock().now_ms() - kept_ms;
+    match gate.retire_before(before, LEAST_RETIRED).await {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(count, "old events were summed up in a checkpoint and retired"),
+        Err(error) => {
+            tracing::warn!(problem = %error.operator(), "old events cannot be retired now");
+        }
+    }
 }
 
 /// Ends the holds whose time is over. Others are served in between.

@@ -234,6 +234,8 @@ impl Governor {
         }
         let mut decision = Decision::new(known.intent, known.ts, &known.decided);
         decision.pools = self.shown(&known.decided.pools, known.ts);
+        let switch = known.switch.as_deref().and_then(|other| self.identities.name_of(other));
+        decision.identity_switch = switch.map(str::to_owned);
         decision.why = "the same ask was answered before".to_owned();
         Ok(Some(decision))
     }

@@ -13,7 +13,8 @@ use crate::{
     conduct::Conduct,
     config::{GovernorConfig, PoolConfig},
     effect::{
-        About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent, Target, Used,
+        About, Answer, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent,
+        Target, Used,
     },
     identity::Identities,
     meter::{Hold, Meter, Reading},
@@ -279,11 +280,17 @@ impl Governor {
         }
         if let Some(request) = &decided.request {
             let expires = now.saturating_add(REQUEST_REMEMBERED);
-            let switch = None;
+            // An approval with something to do first, and nothing to wait for, is one to switch.
+            let switches = decided.decision == Answer::ApproveWithModifications
+                && decided.from.is_some_and(|from| from <= now);
+            let switch = about.identity.clone().filter(|_| switches);
+            // What is asked stands behind the name: the same name must find it, whatever is asked.
+            let name: Arc<str> =
+                request.split_once('.').map_or(&**request, |(name, _)| name).into();
             let decided = Arc::new(decided.clone());
             let remembered = Remembered { intent, ts: now, decided, switch, expires };
-            self.requests_due.insert((expires, Arc::clone(request)));
-            self.requests.insert(Arc::clone(request), remembered);
+            self.requests_due.insert((expires, Arc::clone(&name)));
+            self.requests.insert(name, remembered);
         }
     }
 

@@ -3,6 +3,9 @@
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) mod daemon;
 
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod asking;
+
 use std::path::PathBuf;
 
 use serde_json::Value;

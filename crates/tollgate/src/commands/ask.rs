@@ -30,8 +30,14 @@ pub(crate) fn run(args: AskArgs, output: &Output) -> Result<Exit, Failure> {
     for (name, wanted) in [("can_switch", args.can_switch), ("debug", args.debug)] {
         body.extend(wanted.then(|| (name.to_owned(), Value::from(true))));
     }
-    let client = Client::new(&args.gate, args.gate.key()?)?;
-    let decision = wait(client.post("/v1/intent", &Value::Object(body)))?;
+    let unanswered = |failure: Failure| match failure.exit() {
+        Exit::Unavailable => {
+            failure.with_help("nobody decided: take it for a deny, and do not act")
+        }
+        _ => failure,
+    };
+    let client = Client::new(&args.gate, args.gate.key()?).map_err(unanswered)?;
+    let decision = wait(client.post("/v1/intent", &Value::Object(body))).map_err(unanswered)?;
     let written = output.success(&decision, || for_terminal(&told(&decision)));
     let denied = decision.word("decision") == "deny_with_reason";
     Ok(if denied && written == Exit::Ok { Exit::Denied } else { written })

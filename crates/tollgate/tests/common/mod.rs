@@ -6,6 +6,9 @@ pub(crate) mod daemon;
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) mod asking;
 
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod disk;
+
 use std::path::PathBuf;
 
 use serde_json::Value;

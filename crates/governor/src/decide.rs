@@ -232,8 +232,9 @@ impl Governor {
         if is_same.map(|(_, before)| before) != Some(content) {
             return Err(AnotherRequest);
         }
-        let mut decision = Decision::new(known.intent, known.ts, &known.decided);
-        decision.pools = self.shown(&known.decided.pools, known.ts);
+        // The slot stays where it is: whoever asks again sleeps only for what is left until then.
+        let mut decision = Decision::new(known.intent, self.now(), &known.decided);
+        decision.pools = self.shown(&known.decided.pools, self.now());
         let switch = known.switch.as_deref().and_then(|other| self.identities.name_of(other));
         decision.identity_switch = switch.map(str::to_owned);
         decision.why = "the same ask was answered before".to_owned();

@@ -280,6 +280,23 @@ fn asking_again_with_the_same_request_id_gives_the_same_answer_and_holds_once() 
 }
 
 #[test]
+fn asking_again_waits_only_for_what_is_left() {
+    let daemon = Daemon::configured(POOLS);
+    daemon.ask(&intent("a", "burst"));
+    let waiting = with(intent("a", "burst"), &json!({"request_id": "r"}));
+    let first = daemon.ask(&waiting);
+    let wait = |decision: &Value| decision["modifications"]["wait_seconds"].as_f64().unwrap_or(0.0);
+    assert!(wait(&first) > 0.5, "{first}");
+    let mut again = Value::Null;
+    daemon.until("some of the wait is over", || {
+        again = daemon.ask(&waiting);
+        assert_eq!(again["intent_id"], first["intent_id"]);
+        wait(&again) < wait(&first) - 0.2
+    });
+    assert_eq!(again["valid_until"], first["valid_until"]);
+}
+
+#[test]
 fn asking_again_repeats_the_credential_to_switch_to() {
     let pools = r#"
 [[pools]]

@@ -297,6 +297,14 @@ fn s4_3_a_daemon_that_does_not_answer_in_time_is_a_no() {
     assert_eq!(answers[0]["allowed"], false);
     assert_eq!(answers[0]["reason"], "daemon_unreachable");
     assert!(began.elapsed() >= Duration::from_millis(300));
+    // The command gives up by itself, and says no.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tollgate(folder.path());
+    command.args(["ask", "--agent", "a", "--identity", "i", "--workload", "w", "--scope", "s"]);
+    command.args(["--url", &url]);
+    let ran = finish(command, b"");
+    assert_eq!(ran.code, 7, "{}", ran.err);
+    assert!(ran.err.contains("deny"), "{}", ran.err);
 }
 
 #[test]

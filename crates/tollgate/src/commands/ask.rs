@@ -1,5 +1,7 @@
 //! `tollgate ask`: may this be done now, later, or not?
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use tollgate_contract::text::for_terminal;
 
@@ -11,6 +13,9 @@ use crate::{
     part::Part,
     table::{self, count},
 };
+
+/// How long a decision may take. Nobody who wants to act can wait for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: AskArgs, output: &Output) -> Result<Exit, Failure> {
     let mut body = Map::new();
@@ -36,7 +41,8 @@ pub(crate) fn run(args: AskArgs, output: &Output) -> Result<Exit, Failure> {
         }
         _ => failure,
     };
-    let client = Client::new(&args.gate, args.gate.key()?).map_err(unanswered)?;
+    let client =
+        Client::with_patience(&args.gate, args.gate.key()?, PATIENCE).map_err(unanswered)?;
     let decision = wait(client.post("/v1/intent", &Value::Object(body))).map_err(unanswered)?;
     let written = output.success(&decision, || for_terminal(&told(&decision)));
     let denied = decision.word("decision") == "deny_with_reason";

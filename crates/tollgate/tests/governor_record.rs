@@ -301,3 +301,63 @@ pools = [{ id = "t:short" }]
         assert_eq!(daemon.get(&format!("/v1/trends?{wrong}"), Some(&admin)).status, 400, "{wrong}");
     }
 }
+
+#[test]
+fn what_is_held_and_spent_counts_on_whatever_kind_of_window_it_becomes() {
+    let pool = |window: &str| {
+        format!(
+            "[[pools]]\nid = \"t:one\"\nlimit = 10\nwindow = {window}\n\n[[routes]]\npools = [{{ id = \"t:one\" }}]\n"
+        )
+    };
+    let fixed = pool("{ kind = \"fixed\", every = \"300d\" }");
+    let mut daemon = Daemon::configured(&fixed);
+    let file = daemon.folder.path().join("tollgate.toml");
+    let open = daemon.ask(&with(intent("a", "w"), &json!({"expected_cost": 4})));
+    let done = daemon.ask(&with(intent("a", "w"), &json!({"expected_cost": 2})));
+    assert_eq!(daemon.report(&json!({"intent_id": done["intent_id"]})).status, 200);
+    let numbers = |daemon: &Daemon| {
+        let pool = daemon.pool("t:one", None);
+        [pool["used"].clone(), pool["held"].clone(), pool["left"].clone()]
+    };
+    for (kind, window) in [
+        ("bucket", "{ kind = \"bucket\", refill = 1, every = \"300d\" }"),
+        ("sliding", "{ kind = \"sliding\", every = \"300d\" }"),
+        ("calendar", "{ kind = \"calendar\", every = \"month\", zone = \"Europe/Berlin\" }"),
+        ("fixed", "{ kind = \"fixed\", every = \"200d\" }"),
+    ] {
+        std::fs::write(&file, pool(window)).unwrap();
+        signal(daemon.child.id(), "HUP");
+        daemon.until("it is of another kind", || daemon.pool("t:one", None)["window"] == kind);
+        assert_eq!(numbers(&daemon), [2, 4, 4], "{kind}");
+        daemon.kill();
+        daemon = daemon.again();
+        assert_eq!(numbers(&daemon), [2, 4, 4], "{kind} after a restart");
+    }
+    // What was changed while the gate was down holds when it starts, and is on record.
+    daemon.stop();
+    std::fs::write(&file, fixed.replace("limit = 10", "limit = 6")).unwrap();
+    let daemon = daemon.again();
+    assert_eq!(numbers(&daemon), [2, 4, 0]);
+    let applied = daemon.events_of("config_applied");
+    let governor = applied.iter().rev().map(|event| &event["payload"]["governor"]);
+    let last = governor.into_iter().find(|governor| governor.is_object()).unwrap();
+    assert_eq!(last["pools"][0]["limit"], 6);
+    assert_eq!(daemon.report(&json!({"intent_id": open["intent_id"]})).status, 200);
+    assert_eq!(numbers(&daemon), [6, 0, 0]);
+    daemon.verifies();
+}
+
+#[test]
+fn a_soft_pool_holds_only_background_work_back() {
+    let text = "[[pools]]\nid = \"t:soft\"\nlimit = 3\nhard = false\nwindow = { kind = \"fixed\", every = \"300d\" }\n\n[[routes]]\npools = [{ id = \"t:soft\" }]\n";
+    let daemon = Daemon::configured(text);
+    let ask = |urgency: &str| daemon.ask(&with(intent("a", "w"), &json!({"urgency": urgency})));
+    for _ in 0..5 {
+        assert_eq!(ask("normal")["status"], "approve");
+    }
+    assert_eq!(ask("high")["status"], "approve");
+    let denied = ask("background");
+    assert!(!is_approved(&denied), "{denied}");
+    assert_eq!(daemon.pool("t:soft", None)["held"], 6, "it is counted all the same");
+    assert!(daemon.cli(&["pools"]).out.contains("(soft)"));
+}

@@ -611,7 +611,3 @@ impl Governor {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "state_tests.rs"]
-mod tests;

@@ -399,7 +399,3 @@ fn counted(
         None => held,
     }
 }
-
-#[cfg(test)]
-#[path = "usage_tests.rs"]
-mod tests;

@@ -132,7 +132,7 @@ impl Governor {
     /// Decides an intent, and applies what was decided.
     pub fn decide(&mut self, ask: &Ask<'_>, now: i64) -> Result<Outcome, AnotherRequest> {
         let now = self.advance(now);
-        if let Some(known) = self.asked_before(ask)? {
+        if let Some(known) = self.asked_before(ask, now)? {
             return Ok(Outcome { decision: known, events: Vec::new(), named: None });
         }
         let agent: Arc<str> = ask.intent.agent_id.as_str().into();
@@ -225,16 +225,22 @@ impl Governor {
     }
 
     /// The answer that was given to the same ask before.
-    fn asked_before(&self, ask: &Ask<'_>) -> Result<Option<Decision>, AnotherRequest> {
+    fn asked_before(&self, ask: &Ask<'_>, now: i64) -> Result<Option<Decision>, AnotherRequest> {
         let Some((name, content)) = ask.request else { return Ok(None) };
         let Some(known) = self.requests.get(name) else { return Ok(None) };
         let is_same = known.decided.request.as_deref().and_then(|request| request.split_once('.'));
         if is_same.map(|(_, before)| before) != Some(content) {
             return Err(AnotherRequest);
         }
-        let mut decision = Decision::new(known.intent, known.ts, &known.decided);
-        decision.pools = self.shown(&known.decided.pools, known.ts);
+        // What is left of the wait, since it was told.
+        let mut decision = Decision::new(known.intent, now, &known.decided);
+        decision.as_of = known.ts;
+        decision.pools = self.shown(&known.decided.pools, now);
         decision.why = "the same ask was answered before".to_owned();
+        let own = self.identities.by_name(&ask.intent.identity_id).map(|named| &named.pseudonym);
+        let other = known.identity.as_ref().filter(|held| own.is_some_and(|own| own != *held));
+        let other = other.and_then(|held| self.identities.name_of(held));
+        decision.identity_switch = other.map(str::to_owned);
         Ok(Some(decision))
     }
 

@@ -50,6 +50,8 @@ pub struct Governor {
     /// The last moment that is known. Time does not go back.
     now: i64,
     swept: i64,
+    /// How many events were applied.
+    applied: u64,
 }
 
 /// A pool that is configured no more.
@@ -104,7 +106,8 @@ pub(crate) struct Remembered {
     pub(crate) intent: IntentId,
     pub(crate) ts: i64,
     pub(crate) decided: Arc<Decided>,
-    pub(crate) switch: Option<Arc<str>>,
+    /// The credential that it is held for.
+    pub(crate) identity: Option<Arc<str>>,
     expires: i64,
 }
 
@@ -150,6 +153,7 @@ impl Governor {
             halts: Vec::new(),
             now,
             swept: now,
+            applied: 0,
         }
     }
 
@@ -188,6 +192,11 @@ impl Governor {
         self.halts.iter().any(|halt| halt.target == Target::All)
     }
 
+    /// How many events were applied. Whoever records them can tell that none is missing.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
     /// How many holds are open.
     pub fn open_holds(&self) -> usize {
         self.holds.len().saturating_sub(self.expired)
@@ -221,6 +230,7 @@ impl Governor {
     /// Applies what happened. What cannot be applied, because it speaks of what is not known, changes nothing.
     pub fn apply(&mut self, event: &Event) {
         self.advance(event.ts);
+        self.applied += 1;
         match &event.effect {
             Effect::Decided(decided) => self.decided(&event.about, decided),
             Effect::Used(used) => self.used(&event.about, used),
@@ -279,9 +289,9 @@ impl Governor {
         }
         if let Some(request) = &decided.request {
             let expires = now.saturating_add(REQUEST_REMEMBERED);
-            let switch = None;
+            let identity = about.identity.clone();
             let decided = Arc::new(decided.clone());
-            let remembered = Remembered { intent, ts: now, decided, switch, expires };
+            let remembered = Remembered { intent, ts: now, decided, identity, expires };
             self.requests_due.insert((expires, Arc::clone(request)));
             self.requests.insert(Arc::clone(request), remembered);
         }

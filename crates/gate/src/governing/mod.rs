@@ -20,7 +20,7 @@ use std::{
 use tokio::sync::oneshot;
 use tollgate_contract::{
     Error,
-    error::{Conflict, Internal, InvalidRequest, LedgerUnavailable, NotFound},
+    error::{Conflict, Internal, InvalidRequest, NotFound},
     id::IntentId,
     redact::redact_text,
     text::Clean,
@@ -29,7 +29,7 @@ use tollgate_governor::{
     About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, GovernorConfig, Halt,
     Intent, Named, Observation, Per, Report, ReportRefused, Setup, Target,
 };
-use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, Reader, Work};
+use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Work};
 
 use crate::{clock::Clock, metrics::Metrics};
 
@@ -106,32 +106,30 @@ where
         let Some(decide) = self.decide.take() else { return Batch::default() };
         let mut live = self.shared.live();
         if let Some(problem) = live.broken() {
-            self.gives = Some(Err(LedgerUnavailable::new(Clean::new(problem)).into()));
-            return Batch::default();
+            // Nothing is decided on a state that cannot be trusted. The ledger takes a panic for a failure,
+            // and then it is tried again to make the state from what is stored.
+            std::panic::resume_unwind(Box::new(problem.to_owned()));
         }
         let now = live.read_time(&*self.shared.clock);
-        let made = match decide(&mut live, now) {
+        let before = live.governor.applied();
+        let made = decide(&mut live, now).and_then(|made| {
+            let events: Result<Vec<NewEvent>, LedgerError> =
+                made.events.iter().map(written).collect();
+            Ok((events?, made.beside, made.gives))
+        });
+        let (events, beside, gives) = match made {
             Ok(made) => made,
-            Err(error) => {
+            Err(error) if live.governor.applied() == before => {
                 self.gives = Some(Err(error));
                 return Batch::default();
             }
+            // Something was applied that is not recorded. The ledger takes a panic for a failure, and has
+            // the state made again from what is stored.
+            Err(error) => std::panic::resume_unwind(Box::new(error.operator())),
         };
-        let mut events = Vec::with_capacity(made.events.len());
-        for event in &made.events {
-            match written(event) {
-                Ok(event) => events.push(event),
-                Err(error) => {
-                    // It has been applied and cannot be recorded: the state is made again.
-                    live.breaks(&error);
-                    self.gives = Some(Err(error.into()));
-                    return Batch::default();
-                }
-            }
-        }
-        self.gives = Some(Ok(made.gives));
+        self.gives = Some(Ok(gives));
         self.snapshot = live.snapshot_if_due(events.len());
-        Batch { events, beside: made.beside }
+        Batch { events, beside }
     }
 
     fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
@@ -229,7 +227,7 @@ impl Governing {
 
     /// Takes a report of usage. Gives what was counted.
     pub async fn report(&self, report: UsageReport) -> Result<Event, Error> {
-        self.decide(move |live, now| report.settle(live, now)).await
+        self.decide(move |live, now| report.settle(live, now)).await?
     }
 
     /// Makes a credential known.

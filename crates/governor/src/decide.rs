@@ -76,6 +76,14 @@ struct Line {
 }
 
 impl Line {
+    /// How much of the pool is kept for others, in words.
+    fn kept(&self) -> String {
+        match self.asked.kept_free {
+            0 => String::new(),
+            kept => format!(" ({kept} {} are kept free for what is more urgent)", self.pool.unit),
+        }
+    }
+
     fn drawn(&self, to: Option<i64>) -> Drawn {
         let pool = Arc::clone(&self.pool.id);
         Drawn { pool, key: Arc::clone(&self.key), amount: self.asked.amount, to }
@@ -488,10 +496,11 @@ impl Governor {
             && line.asked.amount > limit.saturating_sub(line.asked.kept_free)
         {
             let why = format!(
-                "{} {} are asked for, and the pool never holds more than {}",
+                "{} {} are asked for, and the pool never holds more than {}{}",
                 line.asked.amount,
                 pool.unit,
-                limit.saturating_sub(line.asked.kept_free)
+                limit.saturating_sub(line.asked.kept_free),
+                line.kept()
             );
             return deny(Reason::HardLimitReached, None, why);
         }
@@ -588,7 +597,11 @@ impl Governor {
             crate::window::Window::Fixed { .. } | crate::window::Window::Calendar(_)
         );
         let reason = if resets { Reason::DeferUntilReset } else { Reason::HardLimitReached };
-        No::by(&line.pool, reason, Some(at), "there is room later than this urgency may book ahead")
+        let why = format!(
+            "the pool is full{}, and there is room later than may be booked ahead",
+            line.kept()
+        );
+        No::by(&line.pool, reason, Some(at), why)
     }
 
     /// Another credential of the same group that has room now.

@@ -75,7 +75,7 @@ impl Pool {
             );
             return Err(SetupError::new(at("id"), problem));
         }
-        if !is_unit(&config.unit) {
+        if !is_unit(config.unit()) {
             let problem = "is one word in small letters, such as calls, tokens or usd_micros";
             return Err(SetupError::new(at("unit"), problem));
         }
@@ -114,7 +114,7 @@ impl Pool {
         };
         Ok(Self {
             id: config.id.as_str().into(),
-            unit: config.unit.as_str().into(),
+            unit: config.unit().into(),
             limit: config.limit,
             releases: config.on_expiry == OnExpiry::Release || window == Window::Concurrency,
             window,
@@ -367,7 +367,7 @@ impl Setup {
                 pool.is_money() && draws.iter().any(priced)
             };
             let known = match &*pool.unit {
-                "calls" => true,
+                "calls" | "slots" => true,
                 "tokens" | "usd_micros" => draw.worst.is_some() || is_priced(),
                 _ => draw.worst.is_some() || draw.cost.is_some(),
             };
@@ -378,7 +378,7 @@ impl Setup {
                 );
                 return wrong("worst", problem);
             }
-            let usual = u64::from(&*pool.unit == "calls");
+            let usual = u64::from(matches!(&*pool.unit, "calls" | "slots"));
             draws.push(RouteDraw {
                 pool: index,
                 least: draw.cost.unwrap_or(usual),

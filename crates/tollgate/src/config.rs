@@ -245,7 +245,7 @@ impl Config {
 
     /// Is there a hard limit on money?
     pub(crate) fn has_hard_money(&self) -> bool {
-        self.pools.iter().any(|pool| pool.hard && pool.unit == "usd_micros")
+        self.pools.iter().any(|pool| pool.hard && pool.unit() == "usd_micros")
     }
 
     /// How long a call may run.

@@ -14,6 +14,7 @@ use crate::{
     profile::NoRoom,
     setup::{Pool, Work},
     state::{Governor, Meters, OpenHold, principal},
+    usage::in_dollars,
 };
 
 /// How many other credentials are tried.
@@ -235,7 +236,9 @@ impl Governor {
     /// The answer that was given to the same ask before.
     fn asked_before(&self, ask: &Ask<'_>, now: i64) -> Result<Option<Decision>, AnotherRequest> {
         let Some((name, content)) = ask.request else { return Ok(None) };
-        let Some(known) = self.requests.get(name) else { return Ok(None) };
+        let Some(known) = self.requests.get(name).filter(|known| known.expires > now) else {
+            return Ok(None);
+        };
         let is_same = known.decided.request.as_deref().and_then(|request| request.split_once('.'));
         if is_same.map(|(_, before)| before) != Some(content) {
             return Err(AnotherRequest);
@@ -522,8 +525,13 @@ impl Governor {
             && now.saturating_sub(reported) > stale_after
             && deciding.urgency != Urgency::High
         {
-            let why = "the provider has not reported for too long; only high urgency passes";
-            return deny(Reason::HardLimitReached, Some(now + 5000), why.to_owned());
+            // Once the window is over that was reported, somebody must find out how the next one is.
+            let ends = learned.reset_at.unwrap_or(reported.saturating_add(stale_after));
+            let is_open = meter.is_some_and(|meter| meter.open() > 0);
+            if deciding.urgency == Urgency::Background || ends > now || is_open {
+                let why = "the provider has not reported for too long; high urgency passes, and one probe at a time once its window is over";
+                return deny(Reason::HardLimitReached, Some(ends.max(now + 5000)), why.to_owned());
+            }
         }
         let who = principal(&deciding.ask.asker.account, &deciding.agent);
         if let Some(meter) = meter
@@ -568,7 +576,7 @@ impl Governor {
                         &line.pool,
                         Reason::HardLimitReached,
                         Some(deciding.now + 1000),
-                        "everything is held by others; there is room when they report or their time is over",
+                        "all of it is held; there is room when holds are settled or their time is over",
                     ),
                 })?;
                 if moved > deciding.now && moved > at && !line.pool.window.can_book() {
@@ -649,10 +657,15 @@ impl Governor {
         let expected = &deciding.ask.intent.expected;
         let setup = Arc::clone(&self.setup);
         let mut lines = Vec::with_capacity(hold.pools.len());
+        let mut money = 0_u128;
         for (number, drawn) in hold.pools.iter().enumerate() {
             let Some(place) = setup.place_of(&drawn.pool) else { continue };
             let Some(pool) = setup.pool(place).cloned() else { continue };
-            let added = added(expected, &pool, number == 0);
+            let mut added = added(expected, &pool, number == 0);
+            if pool.is_money() {
+                added = added.max(in_dollars(money));
+            }
+            money += u128::from(added) * u128::from(pool.price);
             let amount = drawn.amount.saturating_add(added);
             let asked = Asked { amount, validity: 0, kept_free: 0 };
             lines.push(Line { place, pool, key: Arc::clone(&drawn.key), asked });

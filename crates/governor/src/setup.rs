@@ -10,6 +10,7 @@ use crate::{
         WindowConfig, duration, meant,
     },
     intent::Expected,
+    usage::in_dollars,
     window::Window,
 };
 
@@ -442,8 +443,7 @@ impl Setup {
                     None => drawn.worst.unwrap_or(0).max(drawn.least),
                 };
                 if pool.is_money() {
-                    let worked_out = u64::try_from(money.div_ceil(1_000_000)).unwrap_or(u64::MAX);
-                    amount = amount.max(worked_out);
+                    amount = amount.max(in_dollars(money));
                 }
                 money += u128::from(amount) * u128::from(pool.price);
                 match draws.iter_mut().find(|draw| draw.pool == drawn.pool) {

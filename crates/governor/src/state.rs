@@ -23,6 +23,9 @@ use crate::{
 /// How long a hold that has expired is remembered, so that a late report still finds it.
 const REMEMBERED: i64 = 60 * 60 * 1000;
 
+/// How often meters are looked through for those that are as if never used.
+const SWEEP: i64 = 60_000;
+
 /// How many of them at most.
 const MOST_REMEMBERED: usize = 100_000;
 
@@ -108,7 +111,7 @@ pub(crate) struct Remembered {
     pub(crate) decided: Arc<Decided>,
     /// The credential that it is held for.
     pub(crate) identity: Option<Arc<str>>,
-    expires: i64,
+    pub(crate) expires: i64,
 }
 
 /// Whoever shares a pool with others: an agent of an account.
@@ -237,7 +240,11 @@ impl Governor {
             Effect::Expired(expired) => self.expired(expired),
             Effect::Heard(heard) => self.heard(heard),
             Effect::Registered(registered) => self.identities.register(registered),
-            Effect::Deleted(deleted) => self.identities.forget(&deleted.pseudonym),
+            Effect::Deleted(deleted) => {
+                self.identities.forget(&deleted.pseudonym);
+                let gone = Target::Identity(Arc::clone(&deleted.pseudonym));
+                self.halts.retain(|halt| halt.target != gone);
+            }
             Effect::Halted(halt) => {
                 self.halts.retain(|known| known.target != halt.target);
                 self.halts.push(halt.clone());
@@ -287,13 +294,15 @@ impl Governor {
             self.due.insert((until, intent));
             self.holds.insert(intent, hold);
         }
-        if let Some(request) = &decided.request {
+        // The name of the ask, and behind it what was asked.
+        let name = decided.request.as_deref().and_then(|request| request.split_once('.'));
+        if let Some(request) = name.map(|(name, _)| Arc::<str>::from(name)) {
             let expires = now.saturating_add(REQUEST_REMEMBERED);
             let identity = about.identity.clone();
             let decided = Arc::new(decided.clone());
             let remembered = Remembered { intent, ts: now, decided, identity, expires };
-            self.requests_due.insert((expires, Arc::clone(request)));
-            self.requests.insert(Arc::clone(request), remembered);
+            self.requests_due.insert((expires, Arc::clone(&request)));
+            self.requests.insert(request, remembered);
         }
     }
 
@@ -433,9 +442,12 @@ impl Governor {
         over
     }
 
-    /// When something runs out next.
-    pub fn next_due(&self) -> Option<i64> {
-        self.due.first().map(|(at, _)| *at)
+    /// When something runs out next, or is looked through for what is over.
+    pub fn next_due(&self) -> i64 {
+        let hold = self.due.first().map(|(at, _)| *at);
+        let request = self.requests_due.first().map(|(at, _)| *at);
+        let sweep = self.swept.saturating_add(SWEEP);
+        [hold, request].into_iter().flatten().fold(sweep, i64::min)
     }
 
     /// Forgets what is over: requests, meters that are as if never used, agents that were not heard of.
@@ -447,7 +459,7 @@ impl Governor {
                 self.requests.remove(&request);
             }
         }
-        if now.saturating_sub(self.swept) < 60_000 {
+        if now.saturating_sub(self.swept) < SWEEP {
             return;
         }
         self.swept = now;

@@ -251,9 +251,10 @@ impl Governing {
             let named = Named {
                 pseudonym: Arc::clone(&fresh.pseudonym),
                 salt: fresh.salt.clone(),
-                kind,
-                group,
-                metadata,
+                // What is not said stays as it was.
+                kind: kind.or_else(|| known.as_ref()?.kind.clone()),
+                group: group.or_else(|| known.as_ref()?.group.clone()),
+                metadata: metadata.or_else(|| known.as_ref()?.metadata.clone()),
                 since_ms: known.as_ref().map_or(now, |known| known.since_ms),
                 name,
             };
@@ -290,18 +291,22 @@ impl Governing {
         resumes: bool,
     ) -> Result<bool, Error> {
         self.decide(move |live, now| {
+            let (mut events, mut beside) = (Vec::new(), Vec::new());
             let target = match target {
                 HaltTarget::Target(target) => target,
+                // It may be stopped before it is first used.
                 HaltTarget::IdentityNamed(name) => {
-                    let known = live.governor.identities().by_name(&name);
-                    let known = known.ok_or_else(|| NotFound::new("identity", name))?;
-                    Target::Identity(Arc::clone(&known.pseudonym))
+                    let (pseudonym, put, event) = live.known_or_named(&name, false, now)?;
+                    beside.extend(put);
+                    events.extend(event);
+                    Target::Identity(pseudonym)
                 }
             };
             let halt = Halt { target, by, why: why.map(Into::into) };
             let event = live.governor.halt(halt, resumes, now);
-            let changed = event.is_some();
-            Ok(Made::new(event.into_iter().collect(), changed))
+            let gives = event.is_some();
+            events.extend(event);
+            Ok(Made { events, beside, gives })
         })
         .await
     }
@@ -387,7 +392,7 @@ impl Governing {
         {
             let mut live = self.shared.live();
             let now = live.read_time(&*self.shared.clock);
-            if live.broken().is_none() && live.governor.next_due().is_none_or(|due| due > now) {
+            if live.broken().is_none() && live.governor.next_due() > now {
                 return Ok(false);
             }
         }

@@ -324,6 +324,11 @@ impl Failure {
         self
     }
 
+    /// How the command ends with it.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
     /// Says what to do next.
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

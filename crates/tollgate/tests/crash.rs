@@ -8,15 +8,16 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read, Write},
     net::TcpStream,
-    path::{Path, PathBuf},
-    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use common::daemon::{Daemon, tollgate};
+use common::{
+    daemon::{Daemon, tollgate},
+    disk::{SmallDisk, fill},
+};
 use serde_json::Value;
 
 /// One call on a connection that is kept; `None` once the gate is gone.
@@ -145,29 +146,6 @@ fn a_stop_under_load_answers_what_it_took_and_exits_0() {
     assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
 }
 
-/// A small disk of its own. It is unmounted when the test ends, however it ends.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path, size: &str) -> Self {
-        std::fs::create_dir_all(at).unwrap();
-        let options = format!("size={size}");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).status();
-        assert!(
-            mounted.unwrap().success(),
-            "a small disk cannot be mounted; run the tests as root"
-        );
-        Self(at.to_owned())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_denies_and_recovers() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
@@ -179,9 +157,7 @@ fn a_full_disk_denies_and_recovers() {
     let key = daemon.admin();
     assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
     let filler = disk.join("filler");
-    let mut file = std::fs::File::create(&filler).unwrap();
-    while file.write_all(&[0; 4096]).is_ok() {}
-    drop(file);
+    fill(&filler);
     let mut answers = Vec::new();
     daemon.until("the gate denies", || {
         let answer = daemon.call("system.time", &key, "{}");

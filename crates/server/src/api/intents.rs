@@ -605,6 +605,9 @@ fn in_batch(number: usize, error: &Error) -> Error {
 async fn usage(ask: Ask<Nothing, Json<Usage>>) -> Result<Reply<Counted>, Failed> {
     let governing = ask.app.gate.governing();
     let report = ask.body.0.report(&ask.principal, governing.now_ms())?;
+    for (what, name) in report.work.iter().flat_map(|names| REQUIRED.iter().zip(names)) {
+        governing.check_name(what, name)?;
+    }
     let event = governing.report(report).await?;
     Ok(Reply::ok(Counted::of(&event)))
 }

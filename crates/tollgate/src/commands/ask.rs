@@ -1,5 +1,7 @@
 //! `tollgate ask`: may this be done now, later, or not?
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use tollgate_contract::text::for_terminal;
 
@@ -11,6 +13,9 @@ use crate::{
     part::Part,
     table::{self, count},
 };
+
+/// How long a decision may take. Nobody who wants to act can wait for ever.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: AskArgs, output: &Output) -> Result<Exit, Failure> {
     let mut body = Map::new();
@@ -30,8 +35,15 @@ pub(crate) fn run(args: AskArgs, output: &Output) -> Result<Exit, Failure> {
     for (name, wanted) in [("can_switch", args.can_switch), ("debug", args.debug)] {
         body.extend(wanted.then(|| (name.to_owned(), Value::from(true))));
     }
-    let client = Client::new(&args.gate, args.gate.key()?)?;
-    let decision = wait(client.post("/v1/intent", &Value::Object(body)))?;
+    let unanswered = |failure: Failure| match failure.exit() {
+        Exit::Unavailable => {
+            failure.with_help("nobody decided: take it for a deny, and do not act")
+        }
+        _ => failure,
+    };
+    let client =
+        Client::with_patience(&args.gate, args.gate.key()?, PATIENCE).map_err(unanswered)?;
+    let decision = wait(client.post("/v1/intent", &Value::Object(body))).map_err(unanswered)?;
     let written = output.success(&decision, || for_terminal(&told(&decision)));
     let denied = decision.word("decision") == "deny_with_reason";
     Ok(if denied && written == Exit::Ok { Exit::Denied } else { written })

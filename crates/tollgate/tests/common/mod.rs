@@ -3,6 +3,15 @@
 #[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) mod daemon;
 
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod asking;
+
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod disk;
+
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod receiver;
+
 use std::path::PathBuf;
 
 use serde_json::Value;

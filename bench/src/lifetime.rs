@@ -119,7 +119,7 @@ pub(crate) fn memory() -> Result<(), Box<dyn Error>> {
     let target = server.target(call(&key(&data)?));
     let mut connection = Connection::open(&target).map_err(|error| error.to_string())?;
     for _ in 0..CALLS {
-        connection.exchange(&target.request).map_err(|error| error.to_string())?;
+        connection.exchange(target.request(0)).map_err(|error| error.to_string())?;
     }
     drop(connection);
     row("after 10,000 calls, one by one", &server)?;

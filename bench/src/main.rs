@@ -10,8 +10,11 @@
 //! `cargo run --release --manifest-path bench/Cargo.toml`, for one section with its name behind `--`:
 //! see [`SECTIONS`].
 
+mod counting;
 mod documents;
+mod governor;
 mod hostile;
+mod intent;
 mod ledger;
 mod lifetime;
 mod measure;
@@ -23,6 +26,9 @@ mod throughput;
 use std::{env, error::Error, path::Path, process::ExitCode, thread, time::Instant};
 
 use measure::{ROUNDS, TURN, WARM_UP};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 fn main() -> ExitCode {
     match run() {
@@ -38,7 +44,7 @@ fn main() -> ExitCode {
 type Section = fn() -> Result<(), Box<dyn Error>>;
 
 /// What can be asked for by name. Without a name all of them run, in this order.
-const SECTIONS: [(&str, Section); 8] = [
+const SECTIONS: [(&str, Section); 11] = [
     ("policy", policy::section),
     ("throughput", throughput::section),
     ("hostile", hostile),
@@ -47,6 +53,9 @@ const SECTIONS: [(&str, Section); 8] = [
     ("start", lifetime::starts),
     ("memory", lifetime::memory),
     ("restart", lifetime::restarts),
+    ("intent", intent::section),
+    ("full", intent::full),
+    ("decision", governor::section),
 ];
 
 fn hostile() -> Result<(), Box<dyn Error>> {
@@ -61,6 +70,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         && role == "bare-server"
     {
         return serving::bare::serve(Path::new(call), Path::new(manifest));
+    }
+    if let [role, answers] = asked.as_slice()
+        && role == "bare-intents"
+    {
+        return serving::bare::serve_intents(Path::new(answers));
     }
     if let Some(unknown) = asked.iter().find(|name| !SECTIONS.iter().any(|one| one.0 == *name)) {
         let names = SECTIONS.map(|(name, _)| name).join(", ");

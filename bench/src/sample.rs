@@ -50,9 +50,9 @@ pub(crate) const EVENTS: [Event; 2] = [Event::CallStarted, Event::CallCompleted]
 
 /// An event of a call, at some time.
 pub(crate) fn event(kind: Event, ts_ms: i64, payload: &RawValue) -> Result<NewEvent, LedgerError> {
-    let tool = Some(TOOL.to_owned());
+    let tool: Option<std::sync::Arc<str>> = Some(TOOL.into());
     let subject = Subject {
-        agent_id: Some("admin".to_owned()),
+        agent_id: Some("admin".into()),
         workload_id: tool.clone(),
         tool,
         ..Subject::default()

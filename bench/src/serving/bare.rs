@@ -1,7 +1,7 @@
 //! The server to compare with: the product's axum and hyper, one handler that reads the body and one
 //! that reads nothing, and answers that were made beforehand. No key, no record, no limits.
 
-use std::{error::Error, fs, io::Write, path::Path};
+use std::{error::Error, fs, io::Write, path::Path, sync::Arc};
 
 use axum::{
     Router,
@@ -22,6 +22,18 @@ use super::answer::Answer;
 #[derive(Deserialize)]
 struct NewCall {
     input: Map<String, Value>,
+}
+
+/// What an intent's body holds, as somebody would write it down who knows it.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "read and not used, as a handler that does nothing would")]
+struct NewIntent {
+    agent_id: String,
+    identity_id: String,
+    workload_id: String,
+    scope_id: String,
+    urgency: Option<String>,
+    expected_cost: Option<f64>,
 }
 
 /// An answer that is ready to be sent, head and body.
@@ -61,6 +73,29 @@ pub(crate) fn serve(call: &Path, manifest: &Path) -> Result<(), Box<dyn Error>> 
     let router = Router::new()
         .route("/v1/tools/{name}/call", post(called))
         .route("/api/contracts/tools", get(async move || manifest.clone()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(accept(router))
+}
+
+/// The same for intents: each is answered with what is in the file that has the name of its work.
+pub(crate) fn serve_intents(answers: &Path) -> Result<(), Box<dyn Error>> {
+    let mut ready = Vec::new();
+    for file in fs::read_dir(answers)? {
+        let file = file?;
+        let name = file.file_name().into_string().map_err(|_| "a file without a name")?;
+        ready.push((name, Ready::read(&file.path())?));
+    }
+    let ready = Arc::new(ready);
+    let asked = async move |body: Bytes| {
+        let Ok(intent) = serde_json::from_slice::<NewIntent>(&body) else {
+            return StatusCode::BAD_REQUEST.into_response();
+        };
+        match ready.iter().find(|(name, _)| *name == intent.workload_id) {
+            Some((_, answer)) => answer.clone().into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
+        }
+    };
+    let router = Router::new().route("/v1/intent", post(asked));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(accept(router))
 }

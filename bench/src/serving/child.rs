@@ -1,6 +1,7 @@
 //! The servers as processes of their own: starting them, looking at them from outside, ending them.
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     fs,
@@ -40,6 +41,14 @@ impl Server {
         Self::start(command)
     }
 
+    /// Starts the server to compare with, which answers an intent with what is in the file that has the
+    /// name of its work.
+    pub(crate) fn bare_intents(answers: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("bare-intents").arg(answers);
+        Self::start(command)
+    }
+
     fn start(mut command: Command) -> Result<Self, Box<dyn Error>> {
         let since = Instant::now();
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -62,20 +71,27 @@ impl Server {
     }
 
     pub(crate) fn target(&self, request: Vec<u8>) -> Target {
-        Target { address: self.address, request }
+        Target::new(self.address, request)
     }
 
     /// How much time of the processors it has used.
     pub(crate) fn cpu(&self) -> Result<Duration, Box<dyn Error>> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // Behind the name, which is in parentheses, the times are the 12th and 13th.
-        let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-        let ticks = behind.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-        let ticks: u64 = ticks.sum::<Result<_, _>>()?;
-        // Linux counts them in hundredths of a second, whatever the machine.
-        Ok(Duration::from_millis(ticks * 10))
+        cpu_of(&self.child.id().to_string())
     }
 
+    /// The same, by the names of its threads.
+    pub(crate) fn cpu_by_thread(&self) -> Result<BTreeMap<String, Duration>, Box<dyn Error>> {
+        let mut all = BTreeMap::new();
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let task = task?.path();
+            let name = fs::read_to_string(task.join("comm"))?.trim().to_owned();
+            // The first number is the time on a processor, in nanoseconds.
+            let times = fs::read_to_string(task.join("schedstat"))?;
+            let ns = times.split_whitespace().next().ok_or("a thread without times")?.parse()?;
+            *all.entry(name).or_default() += Duration::from_nanos(ns);
+        }
+        Ok(all)
+    }
     /// A number of kibibytes from what the system says of it, such as `VmRSS`.
     pub(crate) fn memory(&self, name: &str) -> Result<u64, Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -105,6 +121,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How much time of the processors a process has used; `self` is this one.
+pub(crate) fn cpu_of(process: &str) -> Result<Duration, Box<dyn Error>> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // Behind the name, which is in parentheses, the times are the 12th and 13th.
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let ticks = behind.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    let ticks: u64 = ticks.sum::<Result<_, _>>()?;
+    // Linux counts them in hundredths of a second, whatever the machine.
+    Ok(Duration::from_millis(ticks * 10))
 }
 
 /// The product's binary: what the environment says, or what was built beside this one.

@@ -114,6 +114,7 @@ impl Most {
         let begin = || before = server.cpu().ok();
         let (answered, lasted) = saturate(&server.target(request.to_vec()), TURN, begin)?;
         let cpu = server.cpu()?.saturating_sub(before.ok_or("the server is gone")?);
+        let answered = answered.count;
         self.rates.push(answered as f64 / lasted.as_secs_f64());
         self.cpu.push(cpu.as_secs_f64() * 1e6 / answered as f64);
         Ok(())
@@ -136,7 +137,7 @@ fn latencies(
     let mut taken = rows.each_ref().map(|_| (Vec::new(), Vec::new()));
     for _ in 0..ROUNDS {
         for ((_, server, rate), (halves, most)) in rows.iter().zip(&mut taken) {
-            let took = paced(&server.target(request.to_vec()), *rate, TURN)?;
+            let took = paced(&server.target(request.to_vec()), *rate, TURN)?.answered;
             let took: Vec<f64> = took.into_iter().map(|ns| ns as f64 / 1e3).collect();
             halves.push(quantile(took.clone(), 0.5));
             most.push(quantile(took, 0.99));

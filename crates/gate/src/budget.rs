@@ -93,7 +93,9 @@ pub fn observations(learned: &Learned) -> Vec<Observation> {
 fn denied(tool: &ToolName, decision: &Decision, now: i64) -> Error {
     let reason = decision.reason.unwrap_or(Reason::PolicyViolation);
     if reason == Reason::Halted {
-        let what = decision.pool.as_deref().unwrap_or("by a person").to_owned();
+        let what = decision.why.split(" is halted").next().unwrap_or_default();
+        let what =
+            decision.pool.as_ref().map_or(what.to_owned(), |pool| format!("the pool {pool}"));
         return Halted::new(what, Clean::new(&decision.why)).into();
     }
     let seconds = |at: i64| u64::try_from(at - now).unwrap_or(0).div_ceil(1000).max(1);

@@ -438,7 +438,7 @@ impl RunningCall {
 
     fn unknown(&self, now_ms: i64) -> Result<NewEvent, LedgerError> {
         let error = Error::from(OutcomeUnknown::new(self.tool.clone(), self.call)).object(None);
-        let tool = Some(self.tool.to_string());
+        let tool: Option<Arc<str>> = Some(self.tool.as_str().into());
         let subject = Subject { tool: tool.clone(), workload_id: tool, ..Subject::default() };
         let payload = json!({
             "callId": self.call, "runId": self.run, "keyId": self.key,

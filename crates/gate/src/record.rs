@@ -1,6 +1,6 @@
 //! What the ledger keeps of a call: redacted, and bounded in size.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,12 +38,12 @@ pub(crate) struct About {
 
 impl About {
     fn subject(&self) -> Subject {
-        let tool = self.tool.as_ref().map(|tool| tool.name.to_string());
+        let tool: Option<Arc<str>> = self.tool.as_ref().map(|tool| tool.name.as_str().into());
         Subject {
-            agent_id: self.agent.clone(),
+            agent_id: self.agent.as_deref().map(Into::into),
             identity_id: None,
             workload_id: tool.clone(),
-            scope_id: self.scope.as_deref().map(|scope| redact_text(scope).into_owned()),
+            scope_id: self.scope.as_deref().map(|scope| redact_text(scope).into()),
             tool,
             intent_id: None,
         }

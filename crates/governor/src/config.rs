@@ -64,9 +64,9 @@ pub const DEFAULT_POOL: &str = "default:calls";
 pub struct PoolConfig {
     /// `provider:name`.
     pub id: String,
-    /// What is counted.
-    #[serde(default = "calls")]
-    pub unit: String,
+    /// What is counted: `calls` where nothing is said, and `slots` where it is what runs at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// How much of it. Only a provider's pool can do without: then its provider says.
     #[serde(default)]
     pub limit: Option<u64>,
@@ -93,10 +93,16 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
+    /// What is counted.
+    pub fn unit(&self) -> &str {
+        let usual = if self.window == WindowConfig::Concurrency { "slots" } else { "calls" };
+        self.unit.as_deref().unwrap_or(usual)
+    }
+
     fn new(id: &str, limit: u64) -> Self {
         Self {
             id: id.to_owned(),
-            unit: calls(),
+            unit: None,
             limit: Some(limit),
             window: WindowConfig::Concurrency,
             per: Per::Global,
@@ -107,10 +113,6 @@ impl PoolConfig {
             valid_for: None,
         }
     }
-}
-
-fn calls() -> String {
-    "calls".to_owned()
 }
 
 fn yes() -> bool {

@@ -14,6 +14,7 @@ use crate::{
     profile::NoRoom,
     setup::{Pool, Work},
     state::{Governor, Meters, OpenHold, principal},
+    usage::in_dollars,
 };
 
 /// How many other credentials are tried.
@@ -76,6 +77,14 @@ struct Line {
 }
 
 impl Line {
+    /// How much of the pool is kept for others, in words.
+    fn kept(&self) -> String {
+        match self.asked.kept_free {
+            0 => String::new(),
+            kept => format!(" ({kept} {} are kept free for what is more urgent)", self.pool.unit),
+        }
+    }
+
     fn drawn(&self, to: Option<i64>) -> Drawn {
         let pool = Arc::clone(&self.pool.id);
         Drawn { pool, key: Arc::clone(&self.key), amount: self.asked.amount, to }
@@ -132,7 +141,7 @@ impl Governor {
     /// Decides an intent, and applies what was decided.
     pub fn decide(&mut self, ask: &Ask<'_>, now: i64) -> Result<Outcome, AnotherRequest> {
         let now = self.advance(now);
-        if let Some(known) = self.asked_before(ask)? {
+        if let Some(known) = self.asked_before(ask, now)? {
             return Ok(Outcome { decision: known, events: Vec::new(), named: None });
         }
         let agent: Arc<str> = ask.intent.agent_id.as_str().into();
@@ -225,19 +234,24 @@ impl Governor {
     }
 
     /// The answer that was given to the same ask before.
-    fn asked_before(&self, ask: &Ask<'_>) -> Result<Option<Decision>, AnotherRequest> {
+    fn asked_before(&self, ask: &Ask<'_>, now: i64) -> Result<Option<Decision>, AnotherRequest> {
         let Some((name, content)) = ask.request else { return Ok(None) };
-        let Some(known) = self.requests.get(name) else { return Ok(None) };
+        let Some(known) = self.requests.get(name).filter(|known| known.expires > now) else {
+            return Ok(None);
+        };
         let is_same = known.decided.request.as_deref().and_then(|request| request.split_once('.'));
         if is_same.map(|(_, before)| before) != Some(content) {
             return Err(AnotherRequest);
         }
-        // The slot stays where it is: whoever asks again sleeps only for what is left until then.
-        let mut decision = Decision::new(known.intent, self.now(), &known.decided);
-        decision.pools = self.shown(&known.decided.pools, self.now());
-        let switch = known.switch.as_deref().and_then(|other| self.identities.name_of(other));
-        decision.identity_switch = switch.map(str::to_owned);
+        // What is left of the wait, since it was told.
+        let mut decision = Decision::new(known.intent, now, &known.decided);
+        decision.as_of = known.ts;
+        decision.pools = self.shown(&known.decided.pools, now);
         decision.why = "the same ask was answered before".to_owned();
+        let own = self.identities.by_name(&ask.intent.identity_id).map(|named| &named.pseudonym);
+        let other = known.identity.as_ref().filter(|held| own.is_some_and(|own| own != *held));
+        let other = other.and_then(|held| self.identities.name_of(held));
+        decision.identity_switch = other.map(str::to_owned);
         Ok(Some(decision))
     }
 
@@ -485,10 +499,11 @@ impl Governor {
             && line.asked.amount > limit.saturating_sub(line.asked.kept_free)
         {
             let why = format!(
-                "{} {} are asked for, and the pool never holds more than {}",
+                "{} {} are asked for, and the pool never holds more than {}{}",
                 line.asked.amount,
                 pool.unit,
-                limit.saturating_sub(line.asked.kept_free)
+                limit.saturating_sub(line.asked.kept_free),
+                line.kept()
             );
             return deny(Reason::HardLimitReached, None, why);
         }
@@ -510,8 +525,13 @@ impl Governor {
             && now.saturating_sub(reported) > stale_after
             && deciding.urgency != Urgency::High
         {
-            let why = "the provider has not reported for too long; only high urgency passes";
-            return deny(Reason::HardLimitReached, Some(now + 5000), why.to_owned());
+            // Once the window is over that was reported, somebody must find out how the next one is.
+            let ends = learned.reset_at.unwrap_or(reported.saturating_add(stale_after));
+            let is_open = meter.is_some_and(|meter| meter.open() > 0);
+            if deciding.urgency == Urgency::Background || ends > now || is_open {
+                let why = "the provider has not reported for too long; high urgency passes, and one probe at a time once its window is over";
+                return deny(Reason::HardLimitReached, Some(ends.max(now + 5000)), why.to_owned());
+            }
         }
         let who = principal(&deciding.ask.asker.account, &deciding.agent);
         if let Some(meter) = meter
@@ -556,7 +576,7 @@ impl Governor {
                         &line.pool,
                         Reason::HardLimitReached,
                         Some(deciding.now + 1000),
-                        "everything is held by others; there is room when they report or their time is over",
+                        "all of it is held; there is room when holds are settled or their time is over",
                     ),
                 })?;
                 if moved > deciding.now && moved > at && !line.pool.window.can_book() {
@@ -585,7 +605,11 @@ impl Governor {
             crate::window::Window::Fixed { .. } | crate::window::Window::Calendar(_)
         );
         let reason = if resets { Reason::DeferUntilReset } else { Reason::HardLimitReached };
-        No::by(&line.pool, reason, Some(at), "there is room later than this urgency may book ahead")
+        let why = format!(
+            "the pool is full{}, and there is room later than may be booked ahead",
+            line.kept()
+        );
+        No::by(&line.pool, reason, Some(at), why)
     }
 
     /// Another credential of the same group that has room now.
@@ -633,10 +657,15 @@ impl Governor {
         let expected = &deciding.ask.intent.expected;
         let setup = Arc::clone(&self.setup);
         let mut lines = Vec::with_capacity(hold.pools.len());
+        let mut money = 0_u128;
         for (number, drawn) in hold.pools.iter().enumerate() {
             let Some(place) = setup.place_of(&drawn.pool) else { continue };
             let Some(pool) = setup.pool(place).cloned() else { continue };
-            let added = added(expected, &pool, number == 0);
+            let mut added = added(expected, &pool, number == 0);
+            if pool.is_money() {
+                added = added.max(in_dollars(money));
+            }
+            money += u128::from(added) * u128::from(pool.price);
             let amount = drawn.amount.saturating_add(added);
             let asked = Asked { amount, validity: 0, kept_free: 0 };
             lines.push(Line { place, pool, key: Arc::clone(&drawn.key), asked });

@@ -356,6 +356,78 @@ fn another_credential_of_the_group_is_offered_to_whoever_can_switch() {
 }
 
 #[test]
+fn a_stale_pool_is_probed_once_its_window_is_over() {
+    let mut scene = Scene::new(provider());
+    scene.ask(&costs(10.0));
+    let reset = scene.now + HOUR / 2;
+    scene.observe(100, 90, reset, scene.now);
+    scene.now += HOUR / 4;
+    scene.expire();
+    let denied = scene.ask(&intent());
+    assert_eq!((denied.answer, denied.retry_at), (Answer::DenyWithReason, Some(reset)));
+    scene.now = reset + 1;
+    assert_eq!(scene.ask(&intent()).answer, Answer::Approve, "a probe");
+    assert_eq!(scene.ask(&intent()).answer, Answer::DenyWithReason, "one at a time");
+}
+
+#[test]
+fn the_same_request_gets_the_same_answer_and_holds_once() {
+    let mut scene = Scene::new(one_pool(10, FIXED_HOUR));
+    let ask = |scene: &mut Scene, amount: f64, content: &str| {
+        let (asker, intent) = (Asker::local(), costs(amount));
+        scene.number += 1;
+        let fresh = Fresh { pseudonym: "idn_1".into(), salt: String::new(), name_hash: "".into() };
+        let mut random = [0; 10];
+        random[9] = u8::try_from(scene.number).unwrap();
+        let ask = Ask {
+            asker: &asker,
+            intent: &intent,
+            id: IntentId::from_parts(1, random),
+            fresh: &fresh,
+            request: Some(("mine", content)),
+            context_hash: None,
+            wants_trace: false,
+        };
+        scene.governor.decide(&ask, scene.now).map(|outcome| outcome.decision)
+    };
+    let first = ask(&mut scene, 3.0, "x").unwrap();
+    let again = ask(&mut scene, 3.0, "x").unwrap();
+    assert_eq!((again.intent, again.answer), (first.intent, first.answer));
+    assert_eq!(scene.left("p:a"), 7);
+    assert_eq!(ask(&mut scene, 4.0, "y").unwrap_err(), AnotherRequest);
+    scene.now += 11 * 60_000;
+    scene.expire();
+    assert_ne!(ask(&mut scene, 3.0, "x").unwrap().intent, first.intent, "it is forgotten");
+}
+
+#[test]
+fn money_is_settled_by_the_tokens_that_were_used() {
+    let mut scene = Scene::new(config(
+        r#"{"pools": [{"id": "llm:tokens", "unit": "tokens", "limit": 100000, "price": 3000000, "window": {"kind": "fixed", "every": "1h"}},
+                      {"id": "team:money", "unit": "usd_micros", "limit": 1000000, "window": {"kind": "fixed", "every": "1h"}}],
+            "routes": [{"pools": [{"id": "llm:tokens", "worst": 4000}, {"id": "team:money"}]}]}"#,
+    ));
+    let id = scene.ask(&intent()).intent;
+    assert_eq!(scene.left("team:money"), 988_000);
+    let more =
+        Intent { renew: Some(id), expected: Expected::parse("500 tokens").unwrap(), ..intent() };
+    assert_eq!(scene.ask(&more).answer, Answer::Approve);
+    assert_eq!(scene.left("team:money"), 986_500);
+    let asker = Asker::local();
+    let report = Report {
+        asker: &asker,
+        is_trusted: true,
+        intent: Some(id),
+        work: None,
+        by_pool: Vec::new(),
+        actual: Expected::parse("1000 tokens").unwrap(),
+        nothing: false,
+    };
+    scene.governor.report(&report, scene.now).unwrap();
+    assert_eq!((scene.left("llm:tokens"), scene.left("team:money")), (99_000, 997_000));
+}
+
+#[test]
 fn a_halt_stops_what_it_names_and_a_resume_lets_it_go_on() {
     let mut scene = Scene::new(GovernorConfig::usual());
     let halt = |target: Target| Halt { target, by: LOCAL.into(), why: None };
@@ -416,9 +488,11 @@ fn a_provider_corrects_downwards_and_only_a_reset_gives_more() {
     assert_eq!(scene.left("github:core"), 30);
     scene.now = reset + 120_000;
     scene.expire();
-    let decision = scene.ask(&intent());
-    assert_eq!(decision.reason, Some(Reason::HardLimitReached), "the report is too old");
+    let background = scene.ask(&by("crawler-01", Urgency::Background));
+    assert_eq!(background.reason, Some(Reason::HardLimitReached), "the report is too old");
     assert_eq!(scene.ask(&by("urgent", Urgency::High)).answer, Answer::Approve);
+    let decision = scene.ask(&intent());
+    assert_eq!(decision.reason, Some(Reason::HardLimitReached), "one is on its way already");
     assert!(scene.observe(200, 199, reset + HOUR, scene.now) > 1, "a reset was seen");
     assert_eq!(scene.ask(&intent()).answer, Answer::Approve);
 }

@@ -87,9 +87,9 @@ impl Identities {
 
     pub(crate) fn register(&mut self, registered: &Registered) {
         let before = self.registered.insert(Arc::clone(&registered.pseudonym), registered.clone());
-        if before.is_none() && registered.keyless {
-            self.keyless += 1;
-        }
+        let was_keyless = before.is_some_and(|before| before.keyless);
+        self.keyless += usize::from(registered.keyless);
+        self.keyless = self.keyless.saturating_sub(usize::from(was_keyless));
     }
 
     pub(crate) fn forget(&mut self, pseudonym: &str) {

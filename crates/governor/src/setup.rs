@@ -10,6 +10,7 @@ use crate::{
         WindowConfig, duration, meant,
     },
     intent::Expected,
+    usage::in_dollars,
     window::Window,
 };
 
@@ -75,7 +76,7 @@ impl Pool {
             );
             return Err(SetupError::new(at("id"), problem));
         }
-        if !is_unit(&config.unit) {
+        if !is_unit(config.unit()) {
             let problem = "is one word in small letters, such as calls, tokens or usd_micros";
             return Err(SetupError::new(at("unit"), problem));
         }
@@ -114,7 +115,7 @@ impl Pool {
         };
         Ok(Self {
             id: config.id.as_str().into(),
-            unit: config.unit.as_str().into(),
+            unit: config.unit().into(),
             limit: config.limit,
             releases: config.on_expiry == OnExpiry::Release || window == Window::Concurrency,
             window,
@@ -367,7 +368,7 @@ impl Setup {
                 pool.is_money() && draws.iter().any(priced)
             };
             let known = match &*pool.unit {
-                "calls" => true,
+                "calls" | "slots" => true,
                 "tokens" | "usd_micros" => draw.worst.is_some() || is_priced(),
                 _ => draw.worst.is_some() || draw.cost.is_some(),
             };
@@ -378,7 +379,7 @@ impl Setup {
                 );
                 return wrong("worst", problem);
             }
-            let usual = u64::from(&*pool.unit == "calls");
+            let usual = u64::from(matches!(&*pool.unit, "calls" | "slots"));
             draws.push(RouteDraw {
                 pool: index,
                 least: draw.cost.unwrap_or(usual),
@@ -442,8 +443,7 @@ impl Setup {
                     None => drawn.worst.unwrap_or(0).max(drawn.least),
                 };
                 if pool.is_money() {
-                    let worked_out = u64::try_from(money.div_ceil(1_000_000)).unwrap_or(u64::MAX);
-                    amount = amount.max(worked_out);
+                    amount = amount.max(in_dollars(money));
                 }
                 money += u128::from(amount) * u128::from(pool.price);
                 match draws.iter_mut().find(|draw| draw.pool == drawn.pool) {

@@ -13,8 +13,7 @@ use crate::{
     conduct::Conduct,
     config::{GovernorConfig, PoolConfig},
     effect::{
-        About, Answer, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent,
-        Target, Used,
+        About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent, Target, Used,
     },
     identity::Identities,
     meter::{Hold, Meter, Reading},
@@ -23,6 +22,9 @@ use crate::{
 
 /// How long a hold that has expired is remembered, so that a late report still finds it.
 const REMEMBERED: i64 = 60 * 60 * 1000;
+
+/// How often meters are looked through for those that are as if never used.
+const SWEEP: i64 = 60_000;
 
 /// How many of them at most.
 const MOST_REMEMBERED: usize = 100_000;
@@ -51,6 +53,8 @@ pub struct Governor {
     /// The last moment that is known. Time does not go back.
     now: i64,
     swept: i64,
+    /// How many events were applied.
+    applied: u64,
 }
 
 /// A pool that is configured no more.
@@ -105,8 +109,9 @@ pub(crate) struct Remembered {
     pub(crate) intent: IntentId,
     pub(crate) ts: i64,
     pub(crate) decided: Arc<Decided>,
-    pub(crate) switch: Option<Arc<str>>,
-    expires: i64,
+    /// The credential that it is held for.
+    pub(crate) identity: Option<Arc<str>>,
+    pub(crate) expires: i64,
 }
 
 /// Whoever shares a pool with others: an agent of an account.
@@ -151,6 +156,7 @@ impl Governor {
             halts: Vec::new(),
             now,
             swept: now,
+            applied: 0,
         }
     }
 
@@ -189,6 +195,11 @@ impl Governor {
         self.halts.iter().any(|halt| halt.target == Target::All)
     }
 
+    /// How many events were applied. Whoever records them can tell that none is missing.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
     /// How many holds are open.
     pub fn open_holds(&self) -> usize {
         self.holds.len().saturating_sub(self.expired)
@@ -222,13 +233,18 @@ impl Governor {
     /// Applies what happened. What cannot be applied, because it speaks of what is not known, changes nothing.
     pub fn apply(&mut self, event: &Event) {
         self.advance(event.ts);
+        self.applied += 1;
         match &event.effect {
             Effect::Decided(decided) => self.decided(&event.about, decided),
             Effect::Used(used) => self.used(&event.about, used),
             Effect::Expired(expired) => self.expired(expired),
             Effect::Heard(heard) => self.heard(heard),
             Effect::Registered(registered) => self.identities.register(registered),
-            Effect::Deleted(deleted) => self.identities.forget(&deleted.pseudonym),
+            Effect::Deleted(deleted) => {
+                self.identities.forget(&deleted.pseudonym);
+                let gone = Target::Identity(Arc::clone(&deleted.pseudonym));
+                self.halts.retain(|halt| halt.target != gone);
+            }
             Effect::Halted(halt) => {
                 self.halts.retain(|known| known.target != halt.target);
                 self.halts.push(halt.clone());
@@ -278,19 +294,15 @@ impl Governor {
             self.due.insert((until, intent));
             self.holds.insert(intent, hold);
         }
-        if let Some(request) = &decided.request {
+        // The name of the ask, and behind it what was asked.
+        let name = decided.request.as_deref().and_then(|request| request.split_once('.'));
+        if let Some(request) = name.map(|(name, _)| Arc::<str>::from(name)) {
             let expires = now.saturating_add(REQUEST_REMEMBERED);
-            // An approval with something to do first, and nothing to wait for, is one to switch.
-            let switches = decided.decision == Answer::ApproveWithModifications
-                && decided.from.is_some_and(|from| from <= now);
-            let switch = about.identity.clone().filter(|_| switches);
-            // What is asked stands behind the name: the same name must find it, whatever is asked.
-            let name: Arc<str> =
-                request.split_once('.').map_or(&**request, |(name, _)| name).into();
+            let identity = about.identity.clone();
             let decided = Arc::new(decided.clone());
-            let remembered = Remembered { intent, ts: now, decided, switch, expires };
-            self.requests_due.insert((expires, Arc::clone(&name)));
-            self.requests.insert(name, remembered);
+            let remembered = Remembered { intent, ts: now, decided, identity, expires };
+            self.requests_due.insert((expires, Arc::clone(&request)));
+            self.requests.insert(request, remembered);
         }
     }
 
@@ -430,9 +442,12 @@ impl Governor {
         over
     }
 
-    /// When something runs out next.
-    pub fn next_due(&self) -> Option<i64> {
-        self.due.first().map(|(at, _)| *at)
+    /// When something runs out next, or is looked through for what is over.
+    pub fn next_due(&self) -> i64 {
+        let hold = self.due.first().map(|(at, _)| *at);
+        let request = self.requests_due.first().map(|(at, _)| *at);
+        let sweep = self.swept.saturating_add(SWEEP);
+        [hold, request].into_iter().flatten().fold(sweep, i64::min)
     }
 
     /// Forgets what is over: requests, meters that are as if never used, agents that were not heard of.
@@ -444,7 +459,7 @@ impl Governor {
                 self.requests.remove(&request);
             }
         }
-        if now.saturating_sub(self.swept) < 60_000 {
+        if now.saturating_sub(self.swept) < SWEEP {
             return;
         }
         self.swept = now;
@@ -618,7 +633,3 @@ impl Governor {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "state_tests.rs"]
-mod tests;

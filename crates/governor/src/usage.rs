@@ -104,9 +104,16 @@ impl Governor {
             return Err(ReportRefused::OtherPool);
         }
         let mut pools = Vec::with_capacity(hold.pools.len());
+        // What priced units cost, as far as it was said how many were used.
+        let mut money: Option<u128> = None;
         for (number, drawn) in hold.pools.iter().enumerate() {
             let Some(pool) = self.setup.by_id(&drawn.pool) else { continue };
-            let reported = reported(report, drawn, pool, number == 0);
+            let mut reported = reported(report, drawn, pool, number == 0);
+            if pool.is_money() {
+                reported = reported.or(money.map(in_dollars));
+            } else if let Some(used) = reported.filter(|_| pool.price > 0) {
+                *money.get_or_insert(0) += u128::from(used) * u128::from(pool.price);
+            }
             let counted = counted(report, pool, drawn.amount, reported, hold.is_over);
             pools.push(Spent {
                 pool: Arc::clone(&drawn.pool),
@@ -290,6 +297,10 @@ impl Governor {
             limit = meter.limit(pool);
         }
         let provides = matches!(pool.window, Window::Provider { .. });
+        let length = match pool.window {
+            Window::Provider { length } | Window::Fixed { length, .. } => length,
+            _ => 0,
+        };
         let told = |effect: fn(Told) -> Effect, ours: i64, theirs: i64| {
             let told = Told { pool: Arc::clone(&pool.id), key: Arc::clone(key), ours, theirs };
             Event { ts: now, about: About::default(), effect: effect(told) }
@@ -331,7 +342,8 @@ impl Governor {
             limit: said_limit,
             remaining,
             reset_at,
-            closed_until: seen.closed_until,
+            // However long it wants to be left alone, another look is taken after one of its windows.
+            closed_until: seen.closed_until.map(|until| until.min(now.saturating_add(length))),
             correction,
             corrected_to,
         };
@@ -372,6 +384,11 @@ impl Governor {
     }
 }
 
+/// An amount of priced units as money, rounded up.
+pub(crate) fn in_dollars(priced: u128) -> u64 {
+    u64::try_from(priced.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// What a report says of a pool.
 fn reported(report: &Report<'_>, drawn: &Drawn, pool: &Pool, is_first: bool) -> Option<u64> {
     if report.nothing {
@@ -399,7 +416,3 @@ fn counted(
         None => held,
     }
 }
-
-#[cfg(test)]
-#[path = "usage_tests.rs"]
-mod tests;

@@ -43,7 +43,7 @@ fn config() -> GovernorConfig {
             {"id": "w:sliding", "limit": 10, "per": "agent", "trust_usage": true, "window": {"kind": "sliding", "every": "5s"}, "valid_for": "4s"},
             {"id": "w:bucket", "limit": 12, "window": {"kind": "bucket", "refill": 3, "every": "1s"}, "valid_for": "4s"},
             {"id": "w:day", "limit": 60, "per": "identity", "window": {"kind": "calendar", "every": "day"}, "valid_for": "4s"},
-            {"id": "w:same", "limit": 4, "window": {"kind": "concurrency"}, "valid_for": "4s"}
+            {"id": "w:same", "unit": "calls", "limit": 4, "window": {"kind": "concurrency"}, "valid_for": "4s"}
         ],
         "routes": [
             {"workload": "one", "pools": [{"id": "w:fixed"}]},

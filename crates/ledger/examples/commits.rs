@@ -38,12 +38,12 @@ impl Work for Timed {
 
 fn event(number: u64) -> NewEvent {
     let subject = Subject {
-        agent_id: Some(format!("agent-{}", number % 50)),
-        identity_id: Some(format!("idn_{:016x}", number % 20)),
-        workload_id: Some("github.search".to_owned()),
-        scope_id: Some("org/repository".to_owned()),
+        agent_id: Some(format!("agent-{}", number % 50).into()),
+        identity_id: Some(format!("idn_{:016x}", number % 20).into()),
+        workload_id: Some("github.search".into()),
+        scope_id: Some("org/repository".into()),
         tool: None,
-        intent_id: Some(format!("int_{number:032x}")),
+        intent_id: Some(format!("int_{number:032x}").into()),
     };
     let amount = number % 7;
     let payload = format!(

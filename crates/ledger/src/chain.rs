@@ -1,6 +1,6 @@
 //! Events and the chain: what is hashed, and how.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
@@ -75,17 +75,17 @@ impl Head {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subject {
     /// The agent.
-    pub agent_id: Option<String>,
+    pub agent_id: Option<Arc<str>>,
     /// The credential.
-    pub identity_id: Option<String>,
+    pub identity_id: Option<Arc<str>>,
     /// The work.
-    pub workload_id: Option<String>,
+    pub workload_id: Option<Arc<str>>,
     /// The place.
-    pub scope_id: Option<String>,
+    pub scope_id: Option<Arc<str>>,
     /// The tool.
-    pub tool: Option<String>,
+    pub tool: Option<Arc<str>>,
     /// The intent.
-    pub intent_id: Option<String>,
+    pub intent_id: Option<Arc<str>>,
 }
 
 impl Subject {

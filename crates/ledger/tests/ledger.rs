@@ -18,7 +18,7 @@ use tollgate_ledger::{
 };
 
 fn event(number: u64) -> NewEvent {
-    let subject = Subject { tool: Some("system.time".to_owned()), ..Subject::default() };
+    let subject = Subject { tool: Some("system.time".into()), ..Subject::default() };
     NewEvent::new(Event::CallStarted, 1_700_000_000_000, subject, &json!({"n": number})).unwrap()
 }
 

@@ -306,7 +306,7 @@ fn queries_catch_up_after_kill_9() {
 fn naive_events(all: &[StoredEvent], wanted: &EventQuery) -> Vec<StoredEvent> {
     let fits = |event: &&StoredEvent| {
         wanted.kind.as_ref().is_none_or(|kind| *kind == event.kind)
-            && (wanted.tool.is_none() || wanted.tool == event.subject.tool)
+            && (wanted.tool.is_none() || wanted.tool.as_deref() == event.subject.tool.as_deref())
             && wanted.from_ms.is_none_or(|from| event.ts_ms >= from)
             && wanted.to_ms.is_none_or(|to| event.ts_ms < to)
             && wanted.after.is_none_or(|after| event.seq > after)
@@ -353,7 +353,7 @@ fn naive_calls(all: &[StoredEvent]) -> BTreeMap<String, CallRow> {
             continue;
         }
         call.run_id = call.run_id.take().or(text("runId"));
-        call.tool = call.tool.take().or(event.subject.tool.clone());
+        call.tool = call.tool.take().or(event.subject.tool.as_deref().map(str::to_owned));
         call.key_id = call.key_id.take().or(text("keyId"));
         call.session = call.session.take().or(text("session"));
         if let Some(end) = end {

@@ -21,9 +21,9 @@ use tollgate_ledger::{
 
 fn of(agent: &str, identity: Option<&str>) -> Subject {
     Subject {
-        agent_id: Some(agent.to_owned()),
-        identity_id: identity.map(str::to_owned),
-        workload_id: Some("search".to_owned()),
+        agent_id: Some(agent.into()),
+        identity_id: identity.map(Into::into),
+        workload_id: Some("search".into()),
         ..Subject::default()
     }
 }
@@ -251,9 +251,9 @@ fn naive(all: &[StoredEvent], wanted: &TrendQuery) -> Vec<TrendRow> {
         let names = |pool: Option<&str>| {
             [
                 pool.map(str::to_owned),
-                subject.agent_id.clone(),
-                subject.identity_id.clone(),
-                subject.workload_id.clone(),
+                subject.agent_id.as_deref().map(str::to_owned),
+                subject.identity_id.as_deref().map(str::to_owned),
+                subject.workload_id.as_deref().map(str::to_owned),
             ]
         };
         let ts = event.ts_ms;
@@ -348,9 +348,9 @@ fn some_event() -> impl Strategy<Value = NewEvent> {
                 _ => json!({"decision": decision, "reason": "r", "pools": pools}),
             };
             let subject = Subject {
-                agent_id: agent,
-                identity_id: identity,
-                workload_id: workload,
+                agent_id: agent.map(Into::into),
+                identity_id: identity.map(Into::into),
+                workload_id: workload.map(Into::into),
                 ..Subject::default()
             };
             NewEvent::new(kind, day + ms, subject, &payload).unwrap()

@@ -10,7 +10,7 @@ use std::{
 
 use axum::{
     Router,
-    extract::{MatchedPath, Request, State},
+    extract::{Request, State},
     http::{HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -102,8 +102,8 @@ pub(crate) struct App {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    method: String,
-    route: String,
+    method: &'static str,
+    route: &'static str,
     status: u16,
 }
 
@@ -186,12 +186,13 @@ impl Server {
 
 /// Every route, and what surrounds them.
 fn whole(endpoints: &[Endpoint], app: &Arc<App>) -> Router {
-    router(endpoints)
-        .method_not_allowed_fallback(not_allowed)
-        .fallback(not_found)
-        .layer(middleware::from_fn_with_state(Arc::clone(app), cross_origin))
-        .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
-        .with_state(Arc::clone(app))
+    let router = router(endpoints).method_not_allowed_fallback(not_allowed).fallback(not_found);
+    let router = if app.settings.allowed_origins.is_empty() {
+        router
+    } else {
+        router.layer(middleware::from_fn_with_state(Arc::clone(app), cross_origin))
+    };
+    router.with_state(Arc::clone(app))
 }
 
 /// Tells a browser that pages of an allowed origin may use the gate. Other pages are told nothing, and are
@@ -232,28 +233,32 @@ async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next)
     response
 }
 
-async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>();
-    let route = route.map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
-    let method = match request.method() {
-        known @ (&Method::GET | &Method::POST | &Method::DELETE) => known.to_string(),
-        // A caller can make up methods; it cannot make up labels.
-        _ => "OTHER".to_owned(),
-    };
-    let response = next.run(request).await;
-    let status = response.status().as_u16();
-    app.requests.get_or_create(&RequestLabels { method, route, status }).inc();
-    response
+impl App {
+    /// Counts an answer.
+    pub(crate) fn count(&self, method: &Method, route: &'static str, response: &Response) {
+        let method = match *method {
+            Method::GET => "GET",
+            Method::POST => "POST",
+            Method::DELETE => "DELETE",
+            // A caller can make up methods; it cannot make up labels.
+            _ => "OTHER",
+        };
+        let status = response.status().as_u16();
+        self.requests.get_or_create(&RequestLabels { method, route, status }).inc();
+    }
 }
 
 /// Checks what every request is checked for, and gives the error that it then gets.
 fn checked(app: &App, request: Request, failed: Failed) -> Response {
     let (parts, _) = request.into_parts();
+    let method = parts.method.clone();
     let failed = match principal(&parts, &app.gate, &app.settings) {
         Ok(_) => failed,
         Err(error) => error.into(),
     };
-    failed.response(app.request_id())
+    let response = failed.response(app.request_id());
+    app.count(&method, "none", &response);
+    response
 }
 
 async fn not_found(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -251,20 +251,24 @@ impl Draft {
         let method = self.method.clone();
         let filter = MethodFilter::try_from(method).unwrap_or(MethodFilter::GET);
         let has_body = B::schema().is_some();
+        let (route, counted) = (self.path, self.method.clone());
         let serve = on(
             filter,
             move |axum::extract::State(app): axum::extract::State<Arc<App>>, request: Request| {
-                let handler = handler.clone();
+                let (handler, counted) = (handler.clone(), counted.clone());
                 async move {
                     let id = app.request_id();
                     let answered = async {
+                        let app = Arc::clone(&app);
                         let ask = understand::<Q, B>(app, request, access, has_body).await?;
                         handler(ask).await
                     };
-                    match answered.await {
+                    let response = match answered.await {
                         Ok(response) => named(response, id),
                         Err(failed) => failed.response(id),
-                    }
+                    };
+                    app.count(&counted, route, &response);
+                    response
                 }
             },
         );

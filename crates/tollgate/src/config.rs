@@ -160,6 +160,13 @@ impl Config {
                         );
                         return wrong("pools", problem);
                     }
+                    Some(pool) if !matches!(pool.per, Per::Global | Per::Identity) => {
+                        let problem = format!(
+                            "`{id}` is counted for each {}, and a poll is for one credential",
+                            pool.per.as_str()
+                        );
+                        return wrong("pools", problem);
+                    }
                     Some(pool) if pool.per == Per::Identity && poll.identity.is_none() => {
                         return wrong(
                             "identity",
@@ -245,7 +252,7 @@ impl Config {
 
     /// Is there a hard limit on money?
     pub(crate) fn has_hard_money(&self) -> bool {
-        self.pools.iter().any(|pool| pool.hard && pool.unit == "usd_micros")
+        self.pools.iter().any(|pool| pool.hard && pool.unit() == "usd_micros")
     }
 
     /// How long a call may run.

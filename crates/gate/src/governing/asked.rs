@@ -132,7 +132,12 @@ pub struct UsageReport {
 }
 
 impl UsageReport {
-    pub(super) fn settle(self, live: &mut Live, now: i64) -> Result<Made<Event>, Error> {
+    /// Settles, or says why not. A credential that was named on the way stays named.
+    pub(super) fn settle(
+        self,
+        live: &mut Live,
+        now: i64,
+    ) -> Result<Made<Result<Event, Error>>, Error> {
         let mut events = Vec::new();
         let mut beside = Vec::new();
         let mut identity: Arc<str> = "".into();
@@ -164,10 +169,13 @@ impl UsageReport {
             })
             .unwrap_or(now)
             .min(now);
-        let event = live
-            .governor
-            .report(&report, now)
-            .map_err(|refused| report_refused(refused, self.intent))?;
+        let event = match live.governor.report(&report, now) {
+            Ok(event) => event,
+            Err(refused) => {
+                let gives = Err(report_refused(refused, self.intent));
+                return Ok(Made { events, beside, gives });
+            }
+        };
         if let Effect::Used(used) = &event.effect {
             let pools: Vec<_> = used
                 .pools
@@ -183,6 +191,6 @@ impl UsageReport {
                 now,
             ));
         }
-        Ok(Made { events, beside, gives: event })
+        Ok(Made { events, beside, gives: Ok(event) })
     }
 }

@@ -137,14 +137,13 @@ pub(crate) fn keep_name(named: &Named) -> Result<Beside, LedgerError> {
 
 /// An event of the governor as it is recorded.
 pub fn written(event: &Event) -> Result<NewEvent, LedgerError> {
-    let text = |part: &Option<Arc<str>>| part.as_deref().map(str::to_owned);
     let subject = Subject {
-        agent_id: text(&event.about.agent),
-        identity_id: text(&event.about.identity),
-        workload_id: text(&event.about.workload),
-        scope_id: text(&event.about.scope),
+        agent_id: event.about.agent.clone(),
+        identity_id: event.about.identity.clone(),
+        workload_id: event.about.workload.clone(),
+        scope_id: event.about.scope.clone(),
         tool: None,
-        intent_id: event.about.intent.map(|intent| intent.to_string()),
+        intent_id: event.about.intent.map(|intent| intent.to_string().into()),
     };
     let payload = event
         .effect

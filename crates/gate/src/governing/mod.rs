@@ -20,7 +20,7 @@ use std::{
 use tokio::sync::oneshot;
 use tollgate_contract::{
     Error,
-    error::{Conflict, Internal, InvalidRequest, LedgerUnavailable, NotFound},
+    error::{Conflict, Internal, InvalidRequest, NotFound},
     id::IntentId,
     redact::redact_text,
     text::Clean,
@@ -29,7 +29,7 @@ use tollgate_governor::{
     About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, GovernorConfig, Halt,
     Intent, Named, Observation, Per, Report, ReportRefused, Setup, Target,
 };
-use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, Reader, Work};
+use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Work};
 
 use crate::{clock::Clock, metrics::Metrics};
 
@@ -106,32 +106,30 @@ where
         let Some(decide) = self.decide.take() else { return Batch::default() };
         let mut live = self.shared.live();
         if let Some(problem) = live.broken() {
-            self.gives = Some(Err(LedgerUnavailable::new(Clean::new(problem)).into()));
-            return Batch::default();
+            // Nothing is decided on a state that cannot be trusted. The ledger takes a panic for a failure,
+            // and then it is tried again to make the state from what is stored.
+            std::panic::resume_unwind(Box::new(problem.to_owned()));
         }
         let now = live.read_time(&*self.shared.clock);
-        let made = match decide(&mut live, now) {
+        let before = live.governor.applied();
+        let made = decide(&mut live, now).and_then(|made| {
+            let events: Result<Vec<NewEvent>, LedgerError> =
+                made.events.iter().map(written).collect();
+            Ok((events?, made.beside, made.gives))
+        });
+        let (events, beside, gives) = match made {
             Ok(made) => made,
-            Err(error) => {
+            Err(error) if live.governor.applied() == before => {
                 self.gives = Some(Err(error));
                 return Batch::default();
             }
+            // Something was applied that is not recorded. The ledger takes a panic for a failure, and has
+            // the state made again from what is stored.
+            Err(error) => std::panic::resume_unwind(Box::new(error.operator())),
         };
-        let mut events = Vec::with_capacity(made.events.len());
-        for event in &made.events {
-            match written(event) {
-                Ok(event) => events.push(event),
-                Err(error) => {
-                    // It has been applied and cannot be recorded: the state is made again.
-                    live.breaks(&error);
-                    self.gives = Some(Err(error.into()));
-                    return Batch::default();
-                }
-            }
-        }
-        self.gives = Some(Ok(made.gives));
+        self.gives = Some(Ok(gives));
         self.snapshot = live.snapshot_if_due(events.len());
-        Batch { events, beside: made.beside }
+        Batch { events, beside }
     }
 
     fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
@@ -229,7 +227,7 @@ impl Governing {
 
     /// Takes a report of usage. Gives what was counted.
     pub async fn report(&self, report: UsageReport) -> Result<Event, Error> {
-        self.decide(move |live, now| report.settle(live, now)).await
+        self.decide(move |live, now| report.settle(live, now)).await?
     }
 
     /// Makes a credential known.
@@ -253,9 +251,10 @@ impl Governing {
             let named = Named {
                 pseudonym: Arc::clone(&fresh.pseudonym),
                 salt: fresh.salt.clone(),
-                kind,
-                group,
-                metadata,
+                // What is not said stays as it was.
+                kind: kind.or_else(|| known.as_ref()?.kind.clone()),
+                group: group.or_else(|| known.as_ref()?.group.clone()),
+                metadata: metadata.or_else(|| known.as_ref()?.metadata.clone()),
                 since_ms: known.as_ref().map_or(now, |known| known.since_ms),
                 name,
             };
@@ -292,18 +291,22 @@ impl Governing {
         resumes: bool,
     ) -> Result<bool, Error> {
         self.decide(move |live, now| {
+            let (mut events, mut beside) = (Vec::new(), Vec::new());
             let target = match target {
                 HaltTarget::Target(target) => target,
+                // It may be stopped before it is first used.
                 HaltTarget::IdentityNamed(name) => {
-                    let known = live.governor.identities().by_name(&name);
-                    let known = known.ok_or_else(|| NotFound::new("identity", name))?;
-                    Target::Identity(Arc::clone(&known.pseudonym))
+                    let (pseudonym, put, event) = live.known_or_named(&name, false, now)?;
+                    beside.extend(put);
+                    events.extend(event);
+                    Target::Identity(pseudonym)
                 }
             };
             let halt = Halt { target, by, why: why.map(Into::into) };
             let event = live.governor.halt(halt, resumes, now);
-            let changed = event.is_some();
-            Ok(Made::new(event.into_iter().collect(), changed))
+            let gives = event.is_some();
+            events.extend(event);
+            Ok(Made { events, beside, gives })
         })
         .await
     }
@@ -389,7 +392,7 @@ impl Governing {
         {
             let mut live = self.shared.live();
             let now = live.read_time(&*self.shared.clock);
-            if live.broken().is_none() && live.governor.next_due().is_none_or(|due| due > now) {
+            if live.broken().is_none() && live.governor.next_due() > now {
                 return Ok(false);
             }
         }

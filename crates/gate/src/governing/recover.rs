@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::mpsc,
 };
 
 use serde::{Deserialize, Serialize};
@@ -131,13 +131,12 @@ pub(crate) fn read(stored: &StoredEvent) -> Option<Event> {
             return None;
         }
     };
-    let text = |part: &Option<String>| part.as_deref().map(Arc::<str>::from);
     let subject = &stored.subject;
     let about = About {
-        agent: text(&subject.agent_id),
-        identity: text(&subject.identity_id),
-        workload: text(&subject.workload_id),
-        scope: text(&subject.scope_id),
+        agent: subject.agent_id.clone(),
+        identity: subject.identity_id.clone(),
+        workload: subject.workload_id.clone(),
+        scope: subject.scope_id.clone(),
         intent: subject.intent_id.as_deref().and_then(|id| IntentId::parse(id).ok()),
     };
     Some(Event { ts: stored.ts_ms, about, effect })

@@ -16,7 +16,7 @@ use tollgate_ledger::{Ledger, NewEvent, Reader, Subject, Sync};
 pub(crate) const CHILD: &str = "TOLLGATE_LEDGER_TEST_CHILD";
 
 pub(crate) fn subject(tool: Option<&str>) -> Subject {
-    Subject { tool: tool.map(str::to_owned), ..Subject::default() }
+    Subject { tool: tool.map(Into::into), ..Subject::default() }
 }
 
 pub(crate) fn told(kind: Event, ts_ms: i64, tool: &str, payload: &Value) -> NewEvent {

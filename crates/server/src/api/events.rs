@@ -242,7 +242,7 @@ impl Following {
                     && self
                         .tool
                         .as_ref()
-                        .is_none_or(|tool| event.subject.tool.as_ref() == Some(tool))
+                        .is_none_or(|tool| event.subject.tool.as_deref() == Some(tool.as_str()))
             };
             self.ready = events.into_iter().filter(wanted).collect();
         }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
             body.insert("policy".to_owned(), policy);
         }
         if let Some(text) = &args.wait {
-            body.insert("wait".to_owned(), (super::duration_ms(text)? / 1000).into());
+            body.insert("wait".to_owned(), ((super::duration_ms(text)? + 999) / 1000).into());
         }
         if let Some(ms) = timeout {
             body.insert("timeoutMs".to_owned(), ms.into());

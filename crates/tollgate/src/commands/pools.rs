@@ -65,6 +65,8 @@ fn reset(pool: &Value) -> String {
     match (pool.word("window"), pool.word("reset_at").parse::<Timestamp>()) {
         ("concurrency", _) => "at once".to_owned(),
         ("sliding", _) => "sliding".to_owned(),
+        ("bucket", _) if pool.part("left") == pool.part("limit") => "full".to_owned(),
+        ("bucket", Ok(at)) if at <= Timestamp::now() => "when settled".to_owned(),
         (_, Ok(at)) => {
             let seconds = (at.as_second() - Timestamp::now().as_second()).max(0);
             match seconds {

@@ -186,7 +186,7 @@ pub(crate) fn restarts() -> Result<(), Box<dyn Error>> {
         table.row_of(row);
     }
     table.print();
-    Ok(())
+    crate::intent::history::restarts()
 }
 
 /// How a daemon ended.

@@ -11,6 +11,7 @@
 //! see [`SECTIONS`].
 
 mod counting;
+mod curve;
 mod documents;
 mod governor;
 mod hostile;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
 type Section = fn() -> Result<(), Box<dyn Error>>;
 
 /// What can be asked for by name. Without a name all of them run, in this order.
-const SECTIONS: [(&str, Section); 11] = [
+const SECTIONS: [(&str, Section); 12] = [
     ("policy", policy::section),
     ("throughput", throughput::section),
     ("hostile", hostile),
@@ -56,6 +57,7 @@ const SECTIONS: [(&str, Section); 11] = [
     ("intent", intent::section),
     ("full", intent::full),
     ("decision", governor::section),
+    ("growth", governor::growth::section),
 ];
 
 fn hostile() -> Result<(), Box<dyn Error>> {

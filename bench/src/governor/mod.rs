@@ -1,6 +1,7 @@
 //! The governor by itself, in process: how long a decision takes, what it allocates, and whether that
 //! depends on how much there is.
 
+pub(crate) mod growth;
 pub(crate) mod scene;
 
 use std::{error::Error, hint::black_box, time::Instant};
@@ -66,17 +67,8 @@ pub(crate) fn section() -> Result<(), Box<dyn Error>> {
             taken.take(scene, TURN)?;
         }
     }
-    let mut table = Table::new([
-        "ns",
-        "p50",
-        "p99",
-        "p99.9",
-        "most",
-        "ratio",
-        "mean",
-        "allocations",
-        "bytes",
-    ]);
+    let mut table =
+        Table::new(["ns", "p50", "p99", "p99.9", "most", "ratio", "mean", "allocations", "bytes"]);
     let base = scenes.first().map(|(_, _, taken)| taken.clone()).unwrap_or_default();
     for (name, scene, taken) in &mut scenes {
         let (result, count, bytes) = count_decisions(scene);
@@ -207,7 +199,12 @@ fn events() -> Result<(), Box<dyn Error>> {
             }
         }
     });
-    row("fold a decision: read and apply", each(start, written.len()), part(made, written.len()), bytes);
+    row(
+        "fold a decision: read and apply",
+        each(start, written.len()),
+        part(made, written.len()),
+        bytes,
+    );
 
     let start = Instant::now();
     let (written, made, _) = allocations(|| payloads(&expired));

@@ -291,20 +291,28 @@ fn config(size: &Size) -> Result<GovernorConfig, Box<dyn Error>> {
             ("fixed", "global", most, json!({"kind": "fixed", "every": "1h"})),
             ("sliding", "identity", most, json!({"kind": "sliding", "every": "1m"})),
             ("bucket", "agent", limit, bucket.clone()),
-            ("day", "scope", most, json!({"kind": "calendar", "every": "day", "zone": "Europe/Berlin"})),
+            (
+                "day",
+                "scope",
+                most,
+                json!({"kind": "calendar", "every": "day", "zone": "Europe/Berlin"}),
+            ),
         ];
         let mut draws = Vec::new();
         for (name, per, limit, window) in kinds {
             let id = format!("provider-{number}:{name}");
             draws.push(json!({"id": id}));
-            pools.push(json!({"id": id, "limit": limit, "window": window, "per": per, "valid_for": valid}));
+            pools.push(
+                json!({"id": id, "limit": limit, "window": window, "per": per, "valid_for": valid}),
+            );
         }
         routes.push(json!({"workload": format!("work-{number}"), "pools": draws}));
     }
     for number in 1..size.routes {
         let pool = json!([{"id": "provider-0:fixed"}]);
-        // Half of them by name, half by the beginning of one.
-        let star = if number % 2 == 0 { "*" } else { "" };
+        // Half of them by name, half by the beginning of one; of many only the first thousand, since
+        // loading takes a time that grows with the square of the beginnings.
+        let star = if number % 2 == 0 && number < 2000 { "*" } else { "" };
         routes.push(json!({"workload": format!("other-{number}-{star}"), "pools": pool}));
     }
     let horizon = json!({"high": horizon, "normal": horizon, "background": horizon});

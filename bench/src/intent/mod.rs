@@ -3,6 +3,7 @@
 //!
 //! Both are processes of their own; the load goes to one of them at a time, in turns.
 
+pub(crate) mod history;
 pub(crate) mod mix;
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path, time::Duration};
@@ -91,7 +92,12 @@ struct Most {
 }
 
 impl Most {
-    fn take(&mut self, server: &Server, mix: &Mix, connections: usize) -> Result<(), Box<dyn Error>> {
+    fn take(
+        &mut self,
+        server: &Server,
+        mix: &Mix,
+        connections: usize,
+    ) -> Result<(), Box<dyn Error>> {
         let mut before = None;
         let look = || -> Result<_, Box<dyn Error>> {
             Ok((server.cpu()?, server.cpu_by_thread()?, cpu_of("self")?))

@@ -1,7 +1,7 @@
 //! Deciding: halt, claims, routes, capacity, hard limits; then wait, switch or deny. The decision is worked
 //! out first, and only then applied, by the very event that records it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tollgate_contract::{Reason, Urgency, id::IntentId};
 
@@ -16,6 +16,9 @@ use crate::{
     state::{Governor, Meters, OpenHold, principal},
     usage::in_dollars,
 };
+
+/// The key of a pool that is not counted for each.
+static EVERYONE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
 /// How many other credentials are tried.
 const MOST_SWITCHES: usize = 16;
@@ -121,6 +124,8 @@ struct Deciding<'a> {
     ask: &'a Ask<'a>,
     now: i64,
     agent: Arc<str>,
+    /// Who asks, among those who share a pool.
+    who: u64,
     urgency: Urgency,
     trace: Vec<TraceStep>,
     /// Why its urgency is not what it claims.
@@ -146,7 +151,9 @@ impl Governor {
         }
         let agent: Arc<str> = ask.intent.agent_id.as_str().into();
         let urgency = ask.intent.urgency;
-        let mut deciding = Deciding { ask, now, agent, urgency, trace: Vec::new(), demotion: None };
+        let who = principal(&ask.asker.account, &agent);
+        let mut deciding =
+            Deciding { ask, now, agent, who, urgency, trace: Vec::new(), demotion: None };
         let mut events = Vec::with_capacity(2);
         let mut named = None;
         let found = self.identities.by_name(&ask.intent.identity_id).cloned();
@@ -212,8 +219,9 @@ impl Governor {
         };
         let agent: Arc<str> = intent.agent_id.as_str().into();
         let urgency = intent.urgency;
+        let who = principal(&asker.account, &agent);
         let mut deciding =
-            Deciding { ask: &ask, now, agent, urgency, trace: Vec::new(), demotion: None };
+            Deciding { ask: &ask, now, agent, who, urgency, trace: Vec::new(), demotion: None };
         let known = self.identities.by_name(&intent.identity_id);
         let identity = known.map_or_else(|| "".into(), |named| Arc::clone(&named.pseudonym));
         let open = self.may_ask(&mut deciding, Some(&identity)).and_then(|()| {
@@ -332,9 +340,8 @@ impl Governor {
 
     /// Whoever does not say who it is, or has cried wolf, is taken for background work.
     fn demote(&self, deciding: &mut Deciding<'_>) {
-        let (asker, intent) = (deciding.ask.asker, deciding.ask.intent);
-        let who = principal(&asker.account, &intent.agent_id);
-        let binned = self.conduct.get(&who).and_then(|c| c.demoted_until(deciding.now));
+        let intent = deciding.ask.intent;
+        let binned = self.conduct.get(&deciding.who).and_then(|c| c.demoted_until(deciding.now));
         let why = if intent.identity_id == UNKNOWN || intent.scope_id == UNKNOWN {
             Some("who does not say who or where it is counts as background work".to_owned())
         } else {
@@ -357,8 +364,7 @@ impl Governor {
         if asker.is_vouched || intent.urgency != Urgency::High {
             return None;
         }
-        let who = principal(&asker.account, &intent.agent_id);
-        let conduct = self.conduct.get(&who)?;
+        let conduct = self.conduct.get(&deciding.who)?;
         if conduct.demoted_until(deciding.now).is_some() {
             return None;
         }
@@ -533,9 +539,8 @@ impl Governor {
                 return deny(Reason::HardLimitReached, Some(ends.max(now + 5000)), why.to_owned());
             }
         }
-        let who = principal(&deciding.ask.asker.account, &deciding.agent);
         if let Some(meter) = meter
-            && !meter.is_within_share(pool, who, line.asked.amount)
+            && !meter.is_within_share(pool, deciding.who, line.asked.amount)
         {
             let why = "others are active in the pool, and this agent holds its share of it already";
             return deny(Reason::HardLimitReached, Some(now + 1000), why.to_owned());
@@ -645,7 +650,7 @@ impl Governor {
     /// Goes on with an earlier hold: what is added is held in addition, and all of it is valid for longer.
     fn renew(&mut self, deciding: &mut Deciding<'_>, earlier: IntentId) -> (Decided, String) {
         let asker = deciding.ask.asker;
-        let is_own = |hold: &&OpenHold| {
+        let is_own = |hold: &&Arc<OpenHold>| {
             hold.account == asker.account && *hold.agent == *deciding.agent && !hold.is_over
         };
         let Some(hold) = self.holds.get(&earlier).filter(is_own).cloned() else {
@@ -814,7 +819,7 @@ impl Deciding<'_> {
     fn key(&self, pool: &Pool, identity: &Arc<str>) -> Arc<str> {
         use crate::config::Per;
         match pool.per {
-            Per::Global => "".into(),
+            Per::Global => Arc::clone(&EVERYONE),
             Per::Identity => Arc::clone(identity),
             Per::Agent => Arc::clone(&self.agent),
             Per::Scope => self.ask.intent.scope_id.as_str().into(),

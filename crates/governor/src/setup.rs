@@ -222,6 +222,10 @@ impl Routes {
             Pattern::Any => self.by_beginning.entry("".into()).or_default().push(place),
             Pattern::Begins(text) => self.by_beginning.entry(text).or_default().push(place),
         }
+    }
+
+    /// Done with adding.
+    fn finish(&mut self) {
         self.lengths = self.by_beginning.keys().map(|text| text.len()).collect();
         self.lengths.sort_unstable();
         self.lengths.dedup();
@@ -325,6 +329,7 @@ impl Setup {
             };
             setup.routes.add(workload, route);
         }
+        setup.routes.finish();
         Ok(setup)
     }
 

@@ -41,7 +41,8 @@ pub struct Governor {
     pub(crate) meters: Vec<Meters>,
     /// Meters of pools that are configured no more, while something is held in them.
     retired: HashMap<Arc<str>, Retired>,
-    pub(crate) holds: HashMap<IntentId, OpenHold>,
+    /// Shared, so that a snapshot of very many costs little.
+    pub(crate) holds: HashMap<IntentId, Arc<OpenHold>>,
     /// When what is remembered of an intent changes: its hold expires, or is forgotten.
     due: BTreeSet<(i64, IntentId)>,
     expired: usize,
@@ -82,6 +83,9 @@ pub struct OpenHold {
     /// It has expired; what is left of it is a memory.
     #[serde(default)]
     pub(crate) is_over: bool,
+    /// Who holds it. Worked out anew by whoever reads it.
+    #[serde(skip)]
+    pub(crate) who: u64,
 }
 
 impl Retired {
@@ -98,7 +102,7 @@ impl OpenHold {
             from: self.from,
             to: drawn.to.unwrap_or(self.until),
             amount: drawn.amount,
-            principal: principal(&self.account, &self.agent),
+            principal: self.who,
         }
     }
 }
@@ -130,7 +134,7 @@ pub struct Snapshot {
     meters: Vec<(Arc<str>, Meters)>,
     #[serde(default)]
     retired: Vec<(PoolConfig, Meters)>,
-    holds: Vec<(IntentId, OpenHold)>,
+    holds: Vec<(IntentId, Arc<OpenHold>)>,
     requests: Vec<(Arc<str>, Remembered)>,
     identities: Vec<Registered>,
     conduct: Vec<(u64, Conduct)>,
@@ -200,6 +204,11 @@ impl Governor {
         self.applied
     }
 
+    /// How many holds are known, those that have expired included.
+    pub fn known_holds(&self) -> usize {
+        self.holds.len()
+    }
+
     /// How many holds are open.
     pub fn open_holds(&self) -> usize {
         self.holds.len().saturating_sub(self.expired)
@@ -212,19 +221,18 @@ impl Governor {
     }
 
     /// The pool of this name and the meter of this key in it, which is made if it is not there.
-    fn meter(&mut self, pool: &str, key: &Arc<str>) -> Option<(Arc<Pool>, &mut Meter)> {
+    fn meter(&mut self, pool: &Arc<str>, key: &Arc<str>) -> Option<(&Arc<Pool>, &mut Meter)> {
         let now = self.now;
-        let place = self.setup.place_of(pool);
-        let (pool, meters) = match place {
-            Some(place) => (Arc::clone(self.setup.pool(place)?), self.meters.get_mut(place)?),
+        let (pool, meters) = match self.setup.place_of(pool) {
+            Some(place) => (self.setup.pool(place)?, self.meters.get_mut(place)?),
             None => {
                 let retired = self.retired.get_mut(pool)?;
-                (Arc::clone(&retired.pool), &mut retired.meters)
+                (&retired.pool, &mut retired.meters)
             }
         };
         let meter = match meters.contains_key(key) {
             true => meters.get_mut(key)?,
-            false => meters.entry(Arc::clone(key)).or_insert_with(|| Meter::new(&pool, now)),
+            false => meters.entry(Arc::clone(key)).or_insert_with(|| Meter::new(pool, now)),
         };
         meter.advance(now);
         Some((pool, meter))
@@ -272,11 +280,6 @@ impl Governor {
         if decided.renews && decided.decision.is_approval() {
             self.give_up(intent);
         }
-        for drawn in &decided.pools {
-            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
-                meter.note(who, now);
-            }
-        }
         if let (true, Some(from), Some(until)) =
             (decided.decision.is_approval(), decided.from, decided.until)
         {
@@ -289,10 +292,17 @@ impl Governor {
                 until,
                 pools: decided.pools.clone(),
                 is_over: false,
+                who,
             };
             self.take(&hold);
             self.due.insert((until, intent));
-            self.holds.insert(intent, hold);
+            self.holds.insert(intent, Arc::new(hold));
+        } else {
+            for drawn in &decided.pools {
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                    meter.note(who, now);
+                }
+            }
         }
         // The name of the ask, and behind it what was asked.
         let name = decided.request.as_deref().and_then(|request| request.split_once('.'));
@@ -340,7 +350,7 @@ impl Governor {
         self.take(hold);
     }
 
-    fn remove(&mut self, intent: IntentId) -> Option<OpenHold> {
+    fn remove(&mut self, intent: IntentId) -> Option<Arc<OpenHold>> {
         let hold = self.holds.remove(&intent)?;
         self.expired -= usize::from(hold.is_over);
         let due = if hold.is_over { hold.until.saturating_add(REMEMBERED) } else { hold.until };
@@ -357,7 +367,7 @@ impl Governor {
         }
         let hold = about.intent.and_then(|intent| self.remove(intent));
         for spent in &used.pools {
-            self.spend(hold.as_ref(), spent);
+            self.spend(hold.as_deref(), spent);
         }
     }
 
@@ -404,9 +414,9 @@ impl Governor {
             };
             let pools: Vec<Drawn> = hold.pools.iter().filter(|d| charged(d)).cloned().collect();
             if !pools.is_empty() && self.expired < MOST_REMEMBERED {
-                let over = OpenHold { pools, is_over: true, ..hold };
+                let over = OpenHold { pools, is_over: true, ..OpenHold::clone(&hold) };
                 self.due.insert((over.until.saturating_add(REMEMBERED), ended.intent_id));
-                self.holds.insert(ended.intent_id, over);
+                self.holds.insert(ended.intent_id, Arc::new(over));
                 self.expired += 1;
             }
         }
@@ -520,14 +530,15 @@ impl Governor {
         let now = self.now;
         let ids: Vec<IntentId> = self.holds.keys().copied().collect();
         for intent in ids {
-            let Some(mut hold) = self.holds.remove(&intent) else { continue };
+            let Some(hold) = self.holds.remove(&intent) else { continue };
+            let mut hold = OpenHold::clone(&hold);
             let (until, is_over) = (hold.until, hold.is_over);
             let mut again = Vec::new();
             for drawn in &mut hold.pools {
                 if anew.iter().any(|(pool, key)| *pool == drawn.pool && *key == drawn.key)
                     && let Some((pool, meter)) = self.meter(&drawn.pool, &drawn.key)
                 {
-                    drawn.to = Some(meter.counts_until(&pool, until));
+                    drawn.to = Some(meter.counts_until(pool, until));
                     again.push(drawn.clone());
                 }
             }
@@ -537,7 +548,7 @@ impl Governor {
                     meter.hold(part, now);
                 }
             }
-            self.holds.insert(intent, hold);
+            self.holds.insert(intent, Arc::new(hold));
         }
     }
 
@@ -575,7 +586,7 @@ impl Governor {
                 .values()
                 .map(|retired| (retired.config.clone(), retired.meters.clone()))
                 .collect(),
-            holds: self.holds.iter().map(|(id, hold)| (*id, hold.clone())).collect(),
+            holds: self.holds.iter().map(|(id, hold)| (*id, Arc::clone(hold))).collect(),
             requests: self
                 .requests
                 .iter()
@@ -607,7 +618,11 @@ impl Governor {
             })
             .collect();
         self.expired = snapshot.holds.iter().filter(|(_, hold)| hold.is_over).count();
-        self.holds = snapshot.holds.into_iter().collect();
+        let named = |(id, hold): (IntentId, Arc<OpenHold>)| {
+            let who = principal(&hold.account, &hold.agent);
+            (id, Arc::new(OpenHold { who, ..OpenHold::clone(&hold) }))
+        };
+        self.holds = snapshot.holds.into_iter().map(named).collect();
         self.requests_due =
             snapshot.requests.iter().map(|(id, known)| (known.expires, Arc::clone(id))).collect();
         self.requests = snapshot.requests.into_iter().collect();
@@ -622,7 +637,8 @@ impl Governor {
     /// Works out anew who holds how much. A snapshot of another build may name principals otherwise.
     fn share_anew(&mut self) {
         self.meters.iter_mut().flat_map(HashMap::values_mut).for_each(Meter::forget_shares);
-        let holds: Vec<OpenHold> = self.holds.values().filter(|h| !h.is_over).cloned().collect();
+        let open = self.holds.values().filter(|hold| !hold.is_over);
+        let holds: Vec<Arc<OpenHold>> = open.cloned().collect();
         for hold in holds {
             for drawn in &hold.pools {
                 let part = hold.part(drawn);

@@ -97,7 +97,7 @@ impl Governor {
         intent: IntentId,
         now: i64,
     ) -> Result<(About, Used), ReportRefused> {
-        let is_own = |hold: &&OpenHold| hold.account == report.asker.account;
+        let is_own = |hold: &&Arc<OpenHold>| hold.account == report.asker.account;
         let hold = self.holds.get(&intent).filter(is_own).ok_or(ReportRefused::Unknown)?;
         let is_drawn = |pool: &str| hold.pools.iter().any(|drawn| *drawn.pool == *pool);
         if report.by_pool.iter().any(|(pool, _)| !is_drawn(pool)) {

@@ -33,7 +33,7 @@ use crate::{
     listen::{self, Listening},
     openapi,
     reply::Failed,
-    request::{decoded, principal, refuse},
+    request::{Transport, decoded, principal, refuse},
     webhooks,
 };
 
@@ -168,7 +168,7 @@ impl Server {
         });
         let settings = Arc::clone(&self.app.settings);
         let delivering = tokio::spawn(webhooks::deliver(Arc::clone(&self.app)));
-        let connections = listen::serve(listening, self.router, Arc::clone(&settings), stop).await;
+        let connections = listen::serve(listening, self.router, Arc::clone(&self.app), stop).await;
         // Streams of events have no end of their own.
         self.app.stopping.cancel();
         let finishing = connections.shutdown();
@@ -208,7 +208,7 @@ async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next)
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if is_preflight {
         let (parts, _) = request.into_parts();
-        if let Err(error) = principal(&parts, &app.gate, &app.settings) {
+        if let Err(error) = principal(&parts, Transport::of(&parts), &app.gate, &app.settings) {
             return Failed::from(error).response(app.request_id());
         }
         let allowed = [
@@ -252,7 +252,7 @@ impl App {
 fn checked(app: &App, request: Request, failed: Failed) -> Response {
     let (parts, _) = request.into_parts();
     let method = parts.method.clone();
-    let failed = match principal(&parts, &app.gate, &app.settings) {
+    let failed = match principal(&parts, Transport::of(&parts), &app.gate, &app.settings) {
         Ok(_) => failed,
         Err(error) => error.into(),
     };

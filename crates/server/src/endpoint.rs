@@ -5,7 +5,6 @@ use std::{collections::HashMap, future::Future, sync::Arc};
 
 use axum::{
     Router,
-    body::Body,
     extract::{FromRequestParts, RawPathParams, Request},
     http::{HeaderMap, Method, request::Parts},
     response::Response,
@@ -300,7 +299,7 @@ where
 {
     let (mut parts, body) = request.into_parts();
     let transport = Transport::of(&parts);
-    let principal = request::principal(&parts, &app.gate, &app.settings)?;
+    let principal = request::principal(&parts, transport, &app.gate, &app.settings)?;
     admit(access, &principal, transport, &app)?;
     if has_body {
         request::check_content_type(&parts.method, &parts.headers)?;
@@ -315,7 +314,8 @@ where
     Ok(Ask { app, principal, path, query, body, headers: parts.headers })
 }
 
-fn admit(
+/// Passes if whoever asks may ask this.
+pub(crate) fn admit(
     access: Access,
     principal: &Principal,
     transport: Transport,
@@ -359,17 +359,40 @@ fn query<Q: DeserializeOwned>(parts: &Parts) -> Result<Q, Error> {
 }
 
 /// Reads a body, within bounds of size and time.
-async fn read(app: &App, body: Body) -> Result<Bytes, Error> {
+pub(crate) async fn read<B>(app: &App, body: B) -> Result<Bytes, Error>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let limit = app.settings.max_body_bytes;
-    let reading = Limited::new(body, limit).collect();
+    let reading = whole(Limited::new(body, limit));
     match tokio::time::timeout(app.settings.body_timeout, reading).await {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Ok(whole)) => Ok(whole),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err(PayloadTooLarge::new(u64::try_from(limit).unwrap_or(u64::MAX)).into())
         }
         Ok(Err(_)) => Err(refuse("the body ended early")),
         Err(_) => Err(refuse("the body did not arrive in time")),
     }
+}
+
+/// All of a body. Most come in one piece, which is not copied.
+async fn whole<B>(body: B) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>>
+where
+    B: hyper::body::Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = std::pin::pin!(body);
+    let mut first = Bytes::new();
+    let mut rest: Option<Vec<u8>> = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        match &mut rest {
+            None if first.is_empty() => first = piece,
+            None => rest = Some([&first[..], &piece[..]].concat()),
+            Some(rest) => rest.extend_from_slice(&piece),
+        }
+    }
+    Ok(rest.map_or(first, Bytes::from))
 }
 
 /// The router of all endpoints.

@@ -28,7 +28,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tollgate_contract::Quoted;
 
-use crate::{app::Settings, request::Transport, stalled::Stalled};
+use crate::{
+    api::direct,
+    app::{App, Settings},
+    request::Transport,
+    stalled::Stalled,
+};
 
 /// Most headers of one request.
 const MOST_HEADERS: usize = 64;
@@ -223,6 +228,7 @@ impl fmt::Display for Address {
 #[derive(Clone)]
 struct Serving {
     router: Router,
+    app: Arc<App>,
     settings: Arc<Settings>,
     watcher: Arc<GracefulShutdown>,
 }
@@ -231,12 +237,13 @@ struct Serving {
 pub(crate) async fn serve(
     listening: Vec<Listening>,
     router: Router,
-    settings: Arc<Settings>,
+    app: Arc<App>,
     stop: CancellationToken,
 ) -> GracefulShutdown {
+    let settings = Arc::clone(&app.settings);
     let room = Arc::new(Semaphore::new(settings.max_connections));
     let watcher = Arc::new(GracefulShutdown::new());
-    let serving = Serving { router, settings, watcher: Arc::clone(&watcher) };
+    let serving = Serving { router, app, settings, watcher: Arc::clone(&watcher) };
     let mut accepting = tokio::task::JoinSet::new();
     for one in listening {
         accepting.spawn(accept(one, serving.clone(), Arc::clone(&room), stop.clone()));
@@ -301,11 +308,18 @@ impl Serving {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let io = TokioIo::new(Stalled::new(stream, self.settings.stalled_after));
-        let router = self.router.clone();
+        let (router, app) = (self.router.clone(), Arc::clone(&self.app));
         let service = service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(transport);
-            TowerToHyperService::new(router.clone()).call(request)
+            let (router, app) = (router.clone(), Arc::clone(&app));
+            async move {
+                // What every agent asks before everything it does takes the shortest way.
+                if direct::is_intent(&request) {
+                    return Ok(direct::intent(&app, request, transport).await);
+                }
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(transport);
+                TowerToHyperService::new(router).call(request).await
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

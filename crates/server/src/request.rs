@@ -36,10 +36,10 @@ impl Transport {
 /// Finds out who asks; refuses what no page and no proxy should send.
 pub(crate) fn principal(
     parts: &request::Parts,
+    transport: Transport,
     gate: &Gate,
     settings: &Settings,
 ) -> Result<Principal, Error> {
-    let transport = Transport::of(parts);
     check_uri(&parts.uri)?;
     if let Transport::Tcp { bound, .. } = transport {
         check_host(&parts.headers, bound, settings)?;

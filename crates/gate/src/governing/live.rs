@@ -11,7 +11,7 @@ use super::{IDENTITIES, recover::Taken};
 use crate::clock::{self, Clock};
 
 /// After how many events of the governor a snapshot is taken.
-const SNAPSHOT_EVERY: usize = 50_000;
+const SNAPSHOT_EVERY: usize = 100_000;
 
 /// How much randomness is fetched at a time.
 const RANDOM: usize = 2048;
@@ -112,7 +112,7 @@ impl Live {
     pub(crate) fn snapshot_if_due(&mut self, events: usize) -> Option<Taken> {
         self.since_snapshot += events;
         // A large state is copied less often: it costs in proportion to what happened since.
-        let due = SNAPSHOT_EVERY.max(self.governor.open_holds());
+        let due = SNAPSHOT_EVERY.max(2 * self.governor.known_holds());
         if self.since_snapshot < due || events == 0 {
             return None;
         }

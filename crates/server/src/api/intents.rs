@@ -26,6 +26,7 @@ use tollgate_governor::{
 };
 
 use crate::{
+    app::App,
     endpoint::{Access, Ask, Endpoint, Json, Nothing, ReadBody, SchemaOf, endpoint, from_value},
     reply::{Failed, Reply, json},
     request::refuse,
@@ -561,11 +562,73 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn submit(ask: Ask<Nothing, IntentJson>) -> Result<Response, Failed> {
-    let asked = ask.body.0.asked(ask.principal.asker())?;
-    ask.app.gate.governing().check_names(&asked.intent)?;
-    let decision = ask.app.gate.governing().ask(asked).await?;
+    decide(&ask.app, &ask.principal, ask.body.0).await
+}
+
+async fn decide(app: &App, principal: &Principal, body: IntentBody) -> Result<Response, Failed> {
+    let asked = body.asked(principal.asker())?;
+    app.gate.governing().check_names(&asked.intent)?;
+    let decision = app.gate.governing().ask(asked).await?;
     let body = serde_json::to_vec(&DecisionBody::from(decision)).unwrap_or_default();
     Ok(json(StatusCode::OK, body))
+}
+
+/// The way of an intent past the router. The same is checked in the same order as everywhere else.
+pub(crate) mod direct {
+    use axum::http::{Request, header};
+    use hyper::body::Incoming;
+
+    use super::{
+        Access, App, Arc, Failed, IntentJson, KeyScope, Method, ReadBody, Response, decide,
+    };
+    use crate::{
+        endpoint::{admit, read},
+        reply::named,
+        request::{Transport, check_content_type, principal},
+    };
+
+    const PATH: &str = "/v1/intent";
+
+    /// Is it an intent, and nothing unusual about it? Pages go the long way.
+    pub(crate) fn is_intent(request: &Request<Incoming>) -> bool {
+        request.uri().path() == PATH
+            && request.uri().query().is_none()
+            && request.method() == Method::POST
+            && !request.headers().contains_key(header::ORIGIN)
+    }
+
+    /// Answers it.
+    pub(crate) async fn intent(
+        app: &Arc<App>,
+        request: Request<Incoming>,
+        transport: Transport,
+    ) -> Response {
+        let id = app.request_id();
+        let response = match answered(app, request, transport).await {
+            Ok(response) => named(response, id),
+            Err(failed) => failed.response(id),
+        };
+        app.count(&Method::POST, PATH, &response);
+        response
+    }
+
+    async fn answered(
+        app: &App,
+        request: Request<Incoming>,
+        transport: Transport,
+    ) -> Result<Response, Failed> {
+        let access = Access::Keyless(KeyScope::Ask);
+        let (parts, body) = request.into_parts();
+        let caller = principal(&parts, transport, &app.gate, &app.settings)?;
+        admit(access, &caller, transport, app)?;
+        check_content_type(&parts.method, &parts.headers)?;
+        let bytes = read(app, body).await?;
+        let intent = IntentJson::read(&bytes)?;
+        // The body may have taken its time.
+        let caller = app.gate.again(&caller);
+        admit(access, &caller, transport, app)?;
+        decide(app, &caller, intent.0).await
+    }
 }
 
 async fn batch(ask: Ask<Nothing, Json<IntentBatch>>) -> Result<Reply<Decisions>, Failed> {

@@ -12,6 +12,7 @@ mod trends;
 mod webhooks;
 
 pub(crate) use contracts::ServedManifest;
+pub(crate) use intents::direct;
 
 use crate::endpoint::Endpoint;
 

@@ -308,7 +308,10 @@ impl Governor {
         let mut events = Vec::with_capacity(2);
         // An earlier end of the window, or a larger limit, would give something back.
         let is_later = |reset: &i64| believed || known.is_some_and(|known| *reset > known);
-        let reset_at = seen.reset_at.filter(|reset| *reset > now).filter(is_later);
+        // Nor, on a client's word, does a window last longer than the operator says that one lasts.
+        let longest = if believed { i64::MAX } else { now.saturating_add(length) };
+        let reset_at = seen.reset_at.map(|reset| reset.min(longest));
+        let reset_at = reset_at.filter(|reset| *reset > now).filter(is_later);
         let is_less = |said: &u64| believed || limit.is_some_and(|known| *said <= known);
         let said_limit = seen.limit.filter(|said| provides && *said > 0).filter(is_less);
         if let Some(reset) = reset_at

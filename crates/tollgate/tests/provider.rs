@@ -175,6 +175,32 @@ fn a_provider_that_says_come_back_later_is_left_alone_until_then() {
 }
 
 #[test]
+fn a_client_that_is_not_trusted_closes_a_pool_for_no_longer_than_its_window() {
+    let reset = in_seconds(30);
+    let github = Receiver::start(move |_| {
+        let search = json!({"limit": 30, "remaining": 30, "reset": reset, "used": 0});
+        (200, json!({"resources": {"search": search}}).to_string())
+    });
+    let poll = format!(
+        "\n[[polls]]\npools = [\"github:search\"]\nidentity = \"pat:one\"\nsource = {{ kind = \"github\", url = \"{}\", every_seconds = 600 }}\n",
+        github.url("/rate_limit")
+    );
+    let daemon = Daemon::configured(&pools(&poll));
+    daemon.until("GitHub's count is known", || {
+        daemon.get("/v1/pools", Some(&daemon.admin())).body.contains("reported_at")
+    });
+    let far = in_seconds(40 * 365 * 86_400);
+    let headers = json!({"Retry-After": "1000000000", "x-ratelimit-limit": "30", "x-ratelimit-remaining": "0",
+                         "x-ratelimit-reset": far.to_string(), "x-ratelimit-resource": "search"});
+    done(&daemon, "search", &headers);
+    let denied = daemon.ask(&intent("b", "search"));
+    assert!(!is_approved(&denied), "{denied}");
+    assert!(ms(&denied["retry_at"]) <= now_ms() + 120_000, "{denied}");
+    let pool = daemon.pool("github:search", Some("pat:one"));
+    assert!(ms(&pool["reset_at"]) <= now_ms() + 60_000, "{pool}");
+}
+
+#[test]
 fn a_provider_that_cannot_be_asked_is_no_trouble() {
     let broken = Receiver::start(|_| (500, "{}".to_owned()));
     let poll = format!(

@@ -164,7 +164,13 @@ impl Gate {
         let keys = read_keys(&reader, &policies)?;
         let (metrics, degraded) = (Metrics::default(), Arc::new(AtomicBool::new(false)));
         let webhooks = Webhooks::read(&reader, &seal)?;
-        let governing = Governing::open(&ledger, &clock, &metrics, &degraded, &settings.data)?;
+        let governing = Governing::open(
+            &ledger,
+            &clock,
+            &metrics,
+            &degraded,
+            (&settings.data, seal.hash(&[b"requests"])),
+        )?;
         let inner = Inner {
             registry,
             ledger,

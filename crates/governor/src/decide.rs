@@ -23,6 +23,9 @@ static EVERYONE: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 /// How many other credentials are tried.
 const MOST_SWITCHES: usize = 16;
 
+/// For how many keys one pool is counted at a time: whoever makes up names must not fill the memory.
+const MOST_KEYS: usize = 100_000;
+
 /// How often a slot is moved to a rounder time before it is given up.
 const MOST_ROUNDS: usize = 8;
 
@@ -250,6 +253,10 @@ impl Governor {
         let is_same = known.decided.request.as_deref().and_then(|request| request.split_once('.'));
         if is_same.map(|(_, before)| before) != Some(content) {
             return Err(AnotherRequest);
+        }
+        // What was approved can be repeated only while it may be acted on.
+        if known.decided.until.is_some_and(|until| until <= now) {
+            return Ok(None);
         }
         // What is left of the wait, since it was told.
         let mut decision = Decision::new(known.intent, now, &known.decided);
@@ -524,7 +531,14 @@ impl Governor {
             return Ok(());
         }
         let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
-        let meter = self.meters_of(line).and_then(|meters| meters.get(&line.key));
+        let meters = self.meters_of(line);
+        let meter = meters.and_then(|meters| meters.get(&line.key));
+        if meter.is_none() && meters.is_some_and(|meters| meters.len() >= MOST_KEYS) {
+            let why = format!(
+                "it is counted for {MOST_KEYS} of them already, and none more can be told apart now"
+            );
+            return deny(Reason::HardLimitReached, Some(now + 60_000), why);
+        }
         if let (Some(stale_after), Some(learned)) =
             (pool.stale_after, meter.and_then(|m| m.learned()))
             && let Some(reported) = learned.reported_at

@@ -44,7 +44,8 @@ impl Asked {
         } else {
             live.fresh(&self.intent.identity_id)?
         };
-        let request = self.request_id.as_ref().map(|request| self.request(request));
+        let request =
+            self.request_id.as_ref().map(|request| self.request(request, live.hash_key()));
         let context = match self.context.as_ref() {
             Some(context) => {
                 let salt: [u8; 16] = live.random()?;
@@ -82,9 +83,10 @@ impl Asked {
     }
 
     /// The name of the ask among all callers, and a hash of what is asked.
-    fn request(&self, request: &str) -> (String, String) {
+    fn request(&self, request: &str, key: &[u8; 32]) -> (String, String) {
+        // With the gate's own secret: nobody else can find a name by trying.
         let hash = |parts: &[&str]| {
-            let mut hasher = Sha256::new();
+            let mut hasher = Sha256::new_with_prefix(key);
             for part in parts {
                 hasher.update(part.len().to_le_bytes());
                 hasher.update(part);

@@ -24,12 +24,13 @@ pub(crate) struct Live {
     broken: Option<String>,
     since_snapshot: usize,
     random: Vec<u8>,
+    hash_key: [u8; 32],
 }
 
 impl Live {
-    pub(crate) fn new(governor: Governor, wall: i64, counted: i64) -> Self {
+    pub(crate) fn new(governor: Governor, wall: i64, counted: i64, hash_key: [u8; 32]) -> Self {
         let time = SteadyTime::new(wall, counted, governor.now());
-        Self { governor, time, broken: None, since_snapshot: 0, random: Vec::new() }
+        Self { governor, time, broken: None, since_snapshot: 0, random: Vec::new(), hash_key }
     }
 
     pub(crate) fn read_time(&mut self, clock: &dyn Clock) -> i64 {
@@ -51,6 +52,11 @@ impl Live {
     pub(crate) fn starts_again(&mut self, governor: Governor) {
         self.governor = governor;
         self.broken = None;
+    }
+
+    /// What hashes in the chain are made with that nobody else should be able to make.
+    pub(crate) fn hash_key(&self) -> &[u8; 32] {
+        &self.hash_key
     }
 
     /// Random bytes, fetched many at a time.

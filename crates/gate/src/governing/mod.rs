@@ -164,12 +164,12 @@ impl Governing {
         clock: &Arc<dyn Clock>,
         metrics: &Metrics,
         degraded: &Arc<AtomicBool>,
-        folder: &Path,
+        (folder, hash_key): (&Path, [u8; 32]),
     ) -> Result<Self, Error> {
         let wall = clock.now_ms();
         let governor = recover::state(&ledger.reader()?, folder, wall)?;
         let keyless = governor.setup().settings().keyless;
-        let live = Live::new(governor, wall, clock.counted_ms());
+        let live = Live::new(governor, wall, clock.counted_ms(), hash_key);
         let snapshots = recover::writer(folder);
         let shared = Arc::new(Shared {
             live: Mutex::new(live),

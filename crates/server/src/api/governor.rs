@@ -356,6 +356,7 @@ async fn halt(ask: Ask<Nothing, Json<What>>, resumes: bool) -> Result<Reply<Halt
     }
     for text in named.into_iter().flatten() {
         name("the name", text)?;
+        ask.app.gate.governing().check_name("the name", text)?;
     }
     if let Some(reason) = &reason {
         name("reason", reason)?;

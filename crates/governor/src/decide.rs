@@ -7,7 +7,7 @@ use tollgate_contract::{Reason, Urgency, id::IntentId};
 
 use crate::{
     decision::{Decision, PoolShown, TraceStep},
-    effect::{About, Answer, Decided, Drawn, Effect, Event, Registered, Target},
+    effect::{About, Answer, Decided, Drawn, Effect, Event, Hint, Registered, Target},
     identity::Named,
     intent::{Asker, Expected, Intent, UNKNOWN},
     meter::Asked,
@@ -93,7 +93,8 @@ impl Line {
 
     fn drawn(&self, to: Option<i64>) -> Drawn {
         let pool = Arc::clone(&self.pool.id);
-        Drawn { pool, key: Arc::clone(&self.key), amount: self.asked.amount, to }
+        let hint = Hint(self.place);
+        Drawn { pool, key: Arc::clone(&self.key), amount: self.asked.amount, to, hint }
     }
 }
 
@@ -811,7 +812,7 @@ impl Governor {
 
     fn shown(&self, drawn: &[Drawn], now: i64) -> Vec<PoolShown> {
         let shown = drawn.iter().filter_map(|drawn| {
-            let place = self.setup.place_of(&drawn.pool)?;
+            let place = self.setup.place_near(&drawn.pool, drawn.hint)?;
             let pool = self.setup.pool(place)?;
             let meter = self.meters.get(place)?.get(&drawn.key)?;
             let reading = meter.read(pool, now.max(self.now()));

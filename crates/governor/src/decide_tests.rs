@@ -504,7 +504,7 @@ fn a_client_that_is_not_trusted_cannot_make_a_provider_generous() {
     let (pools, _) = scene.governor.drawn_by(id).unwrap();
     let pools: Vec<_> =
         pools.iter().map(|d| (Arc::clone(&d.pool), Arc::clone(&d.key), 0)).collect();
-    let mut say = |scene: &mut Scene, limit, remaining, reset_at| {
+    let say = |scene: &mut Scene, limit, remaining, reset_at| {
         let seen = Observation {
             name: Some("core".to_owned()),
             limit: Some(limit),

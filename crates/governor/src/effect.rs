@@ -214,7 +214,23 @@ pub struct Drawn {
     /// Until when it counts, where it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<i64>,
+    /// Where the pool was when this was made.
+    #[serde(skip)]
+    pub(crate) hint: Hint,
 }
+
+/// Where a pool probably is among the others. It saves looking it up, and says nothing more: two of them are
+/// never different.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hint(pub(crate) usize);
+
+impl PartialEq for Hint {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Hint {}
 
 fn is_empty(text: &Arc<str>) -> bool {
     text.is_empty()

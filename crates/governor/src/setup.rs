@@ -9,6 +9,7 @@ use crate::{
         DrawConfig, GovernorConfig, LARGEST_AMOUNT, OnExpiry, Per, PoolConfig, Settings,
         WindowConfig, duration, meant,
     },
+    effect::Hint,
     intent::Expected,
     usage::in_dollars,
     window::Window,
@@ -407,6 +408,14 @@ impl Setup {
     /// The place of the pool of this name.
     pub(crate) fn place_of(&self, id: &str) -> Option<usize> {
         self.by_id.get(id).copied()
+    }
+
+    /// The same, looked for first where it probably is.
+    pub(crate) fn place_near(&self, id: &Arc<str>, hint: Hint) -> Option<usize> {
+        match self.pools.get(hint.0) {
+            Some(pool) if Arc::ptr_eq(&pool.id, id) => Some(hint.0),
+            _ => self.place_of(id),
+        }
     }
 
     /// The pool of this name.

@@ -13,7 +13,8 @@ use crate::{
     conduct::Conduct,
     config::{GovernorConfig, PoolConfig},
     effect::{
-        About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Registered, Spent, Target, Used,
+        About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Hint, Registered, Spent,
+        Target, Used,
     },
     identity::Identities,
     meter::{Hold, Meter, Reading},
@@ -221,9 +222,14 @@ impl Governor {
     }
 
     /// The pool of this name and the meter of this key in it, which is made if it is not there.
-    fn meter(&mut self, pool: &Arc<str>, key: &Arc<str>) -> Option<(&Arc<Pool>, &mut Meter)> {
+    fn meter(
+        &mut self,
+        pool: &Arc<str>,
+        key: &Arc<str>,
+        hint: Hint,
+    ) -> Option<(&Arc<Pool>, &mut Meter)> {
         let now = self.now;
-        let (pool, meters) = match self.setup.place_of(pool) {
+        let (pool, meters) = match self.setup.place_near(pool, hint) {
             Some(place) => (self.setup.pool(place)?, self.meters.get_mut(place)?),
             None => {
                 let retired = self.retired.get_mut(pool)?;
@@ -299,7 +305,7 @@ impl Governor {
             self.holds.insert(intent, Arc::new(hold));
         } else {
             for drawn in &decided.pools {
-                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                     meter.note(who, now);
                 }
             }
@@ -321,7 +327,7 @@ impl Governor {
         let now = self.now;
         for drawn in &hold.pools {
             let part = hold.part(drawn);
-            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                 meter.hold(part, now);
             }
         }
@@ -339,7 +345,7 @@ impl Governor {
         let Some(hold) = self.holds.get(&intent).cloned() else { return };
         for drawn in &hold.pools {
             let part = hold.part(drawn);
-            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+            if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                 meter.lift(part, now);
             }
         }
@@ -377,7 +383,7 @@ impl Governor {
             let drawn = hold.pools.iter().find(|d| d.pool == spent.pool && d.key == spent.key)?;
             Some((hold.part(drawn), hold.is_over))
         });
-        let Some((_, meter)) = self.meter(&spent.pool, &spent.key) else { return };
+        let Some((_, meter)) = self.meter(&spent.pool, &spent.key, Hint::default()) else { return };
         match part {
             Some((part, false)) => meter.settle(part, spent.used, spent.to, now),
             Some((part, true)) => meter.correct(part, spent.used, spent.to, now),
@@ -398,7 +404,9 @@ impl Governor {
                     continue;
                 };
                 let part = hold.part(drawn);
-                let Some((_, meter)) = self.meter(&end.pool, &end.key) else { continue };
+                let Some((_, meter)) = self.meter(&end.pool, &end.key, drawn.hint) else {
+                    continue;
+                };
                 if end.released {
                     meter.settle(part, 0, now, now);
                 } else {
@@ -424,7 +432,7 @@ impl Governor {
 
     fn heard(&mut self, heard: &Heard) {
         let now = self.now;
-        if let Some((_, meter)) = self.meter(&heard.pool, &heard.key) {
+        if let Some((_, meter)) = self.meter(&heard.pool, &heard.key, Hint::default()) {
             meter.learn(heard, now);
         }
     }
@@ -536,7 +544,7 @@ impl Governor {
             let mut again = Vec::new();
             for drawn in &mut hold.pools {
                 if anew.iter().any(|(pool, key)| *pool == drawn.pool && *key == drawn.key)
-                    && let Some((pool, meter)) = self.meter(&drawn.pool, &drawn.key)
+                    && let Some((pool, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint)
                 {
                     drawn.to = Some(meter.counts_until(pool, until));
                     again.push(drawn.clone());
@@ -544,7 +552,7 @@ impl Governor {
             }
             for drawn in again.iter().filter(|_| !is_over) {
                 let part = hold.part(drawn);
-                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                     meter.hold(part, now);
                 }
             }
@@ -642,7 +650,7 @@ impl Governor {
         for hold in holds {
             for drawn in &hold.pools {
                 let part = hold.part(drawn);
-                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key) {
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                     meter.share(part);
                 }
             }

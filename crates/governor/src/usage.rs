@@ -7,8 +7,8 @@ use tollgate_contract::id::IntentId;
 use crate::{
     config::Per,
     effect::{
-        About, Deleted, Drawn, Effect, Ended, Event, Expired, ExpiredHold, Halt, Heard, Spent,
-        Told, Used,
+        About, Deleted, Drawn, Effect, Ended, Event, Expired, ExpiredHold, Halt, Heard, Hint,
+        Spent, Told, Used,
     },
     identity::Named,
     intent::{Asker, Expected},
@@ -143,7 +143,8 @@ impl Governor {
     }
 
     fn forgotten_at(&self, drawn: &Drawn, pool: &Pool, now: i64) -> i64 {
-        let meters = self.setup.place_of(&drawn.pool).and_then(|place| self.meters.get(place));
+        let place = self.setup.place_near(&drawn.pool, drawn.hint);
+        let meters = place.and_then(|place| self.meters.get(place));
         let meter = meters.and_then(|meters| meters.get(&drawn.key));
         pool.window.forgotten_at(now, meter.and_then(|meter| meter.reset_at()))
     }
@@ -176,7 +177,8 @@ impl Governor {
             };
             let said = report.by_pool.iter().find(|(id, _)| **id == *pool.id);
             let used = said.map_or(draw.amount, |(_, amount)| *amount);
-            let drawn = Drawn { pool: Arc::clone(&pool.id), key, amount: used, to: None };
+            let hint = Hint(draw.pool);
+            let drawn = Drawn { pool: Arc::clone(&pool.id), key, amount: used, to: None, hint };
             let to = self.forgotten_at(&drawn, pool, now);
             let Drawn { pool, key, .. } = drawn;
             pools.push(Spent { pool, key, held: 0, used, reported: None, to });

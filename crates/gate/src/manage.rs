@@ -402,7 +402,7 @@ impl Gate {
     }
 
     /// Waits until no other change is being made.
-    async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> Turn {
         Arc::clone(&self.inner.changing).lock_owned().await
     }
 

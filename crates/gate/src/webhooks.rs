@@ -125,6 +125,8 @@ impl Gate {
         kinds: Vec<String>,
         secret: Option<Secret>,
     ) -> Result<Webhook, Error> {
+        // Changes happen one after the other.
+        let _turn = self.turn().await;
         if self.inner.webhooks.hooks().len() >= MOST {
             let problem = format!("there are {MOST} webhooks already; remove one first");
             return Err(Conflict::new(Clean::already(problem)).into());
@@ -155,6 +157,7 @@ impl Gate {
 
     /// Removes a hook.
     pub async fn delete_webhook(&self, id: &str) -> Result<(), Error> {
+        let _turn = self.turn().await;
         if !self.inner.webhooks.hooks().contains_key(id) {
             return Err(NotFound::new("webhook", id).into());
         }
@@ -174,6 +177,7 @@ impl Gate {
 
     /// The receiver of a hook has said that it is gone: nothing more is sent to it.
     pub async fn pause_webhook(&self, id: &str) -> Result<(), Error> {
+        let _turn = self.turn().await;
         let Some(mut hook) = self.inner.webhooks.hooks().get(id).cloned() else { return Ok(()) };
         hook.paused = true;
         let now = self.inner.clock.now_ms();

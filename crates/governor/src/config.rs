@@ -373,6 +373,7 @@ pub fn duration(text: &str) -> Result<i64, String> {
 pub(crate) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("; did you mean `{near}`?"),
+        None if known.clone().next().is_none() => "; there is none".to_owned(),
         None => format!("; there are {}", list(known.map(|name| format!("`{name}`")))),
     }
 }

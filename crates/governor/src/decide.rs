@@ -282,7 +282,12 @@ impl Governor {
             Target::Scope(scope) => **scope == *intent.scope_id,
             Target::Pool(_) => false,
         }) {
-            let why = format!("{} is halted; a person must resume it", halt.target);
+            let what = match &halt.target {
+                // By the name that the caller knows.
+                Target::Identity(_) => format!("the identity {}", intent.identity_id),
+                target => target.to_string(),
+            };
+            let why = format!("{what} is halted; a person must resume it");
             deciding.step("halt", "deny", || ("nothing is halted".to_owned(), why.clone()));
             return Err(No::new(Reason::Halted, why));
         }
@@ -674,14 +679,37 @@ impl Governor {
             let (effect, why, _) = self.refused(deciding, no, Vec::new());
             return (effect, why);
         };
-        let expected = &deciding.ask.intent.expected;
+        let intent = deciding.ask.intent;
+        let own = self.identities.by_name(&intent.identity_id).map(|named| &*named.pseudonym);
+        if own != Some(&*hold.identity)
+            || intent.workload_id != *hold.workload
+            || intent.scope_id != *hold.scope
+        {
+            let why = "a renewal names the same identity, workload and scope as the intent that it renews";
+            let no = No::new(Reason::PolicyViolation, why);
+            let (effect, why, _) = self.refused(deciding, no, Vec::new());
+            return (effect, why);
+        }
         let setup = Arc::clone(&self.setup);
+        let placed: Option<Vec<(usize, Arc<Pool>)>> = hold
+            .pools
+            .iter()
+            .map(|drawn| {
+                let place = setup.place_of(&drawn.pool)?;
+                Some((place, Arc::clone(setup.pool(place)?)))
+            })
+            .collect();
+        let Some(placed) = placed else {
+            let no = No::new(Reason::PolicyViolation, "a pool that it draws on is gone; ask anew");
+            let (effect, why, _) = self.refused(deciding, no, Vec::new());
+            return (effect, why);
+        };
+        let first = placed.first().map(|(_, pool)| Arc::clone(&pool.unit));
         let mut lines = Vec::with_capacity(hold.pools.len());
         let mut money = 0_u128;
-        for (number, drawn) in hold.pools.iter().enumerate() {
-            let Some(place) = setup.place_of(&drawn.pool) else { continue };
-            let Some(pool) = setup.pool(place).cloned() else { continue };
-            let mut added = added(expected, &pool, number == 0);
+        for (drawn, (place, pool)) in hold.pools.iter().zip(placed) {
+            let is_first = first.as_ref() == Some(&pool.unit);
+            let mut added = added(&intent.expected, &pool, is_first);
             if pool.is_money() {
                 added = added.max(in_dollars(money));
             }

@@ -428,6 +428,123 @@ fn money_is_settled_by_the_tokens_that_were_used() {
 }
 
 #[test]
+fn a_booking_cannot_be_moved_to_another_window_by_reporting_early() {
+    let mut scene = Scene::new(one_pool(2, FIXED_HOUR));
+    scene.now += HOUR - 20_000;
+    let first = scene.ask(&costs(2.0)).intent;
+    scene.report(first, 2, false).unwrap();
+    let waits = scene.ask(&costs(2.0));
+    assert!(waits.wait_ms >= 20_000);
+    assert_eq!(scene.report(waits.intent, 0, false), Err(ReportRefused::TooEarly));
+    let denied = scene.ask(&by("other", Urgency::Background));
+    assert_eq!(denied.answer, Answer::DenyWithReason, "the slot is still taken");
+    scene.now += waits.wait_ms;
+    scene.report(waits.intent, 0, false).unwrap();
+    assert_eq!(scene.left("p:a"), 0);
+    // The gate knows of its own calls that nothing was done.
+    let mut scene = Scene::new(one_pool(2, FIXED_HOUR));
+    scene.now += HOUR - 20_000;
+    let first = scene.ask(&costs(2.0)).intent;
+    scene.report(first, 2, false).unwrap();
+    let waits = scene.ask(&costs(2.0)).intent;
+    scene.report(waits, 0, true).unwrap();
+    assert!(scene.ask(&costs(2.0)).wait_ms >= 20_000);
+}
+
+fn two_pools(b: &str) -> GovernorConfig {
+    config(&format!(
+        r#"{{"pools": [{{"id": "p:a", "limit": 100, "window": {FIXED_HOUR}}}{b}],
+             "routes": [{{"pools": [{{"id": "p:a"}}{}]}}]}}"#,
+        if b.is_empty() { "" } else { r#", {"id": "p:b"}"# }
+    ))
+}
+
+const SECOND: &str = r#", {"id": "p:b", "limit": 12, "window": {"kind": "fixed", "every": "1h"}, "valid_for": "1s"}"#;
+
+impl Scene {
+    fn reload(&mut self, config: GovernorConfig) {
+        let configured =
+            crate::effect::Configured { governor: Some(config), about: serde_json::Map::new() };
+        let effect = Effect::Configured(Box::new(configured));
+        self.governor.apply(&Event { ts: self.now, about: About::default(), effect });
+    }
+}
+
+#[test]
+fn what_a_renewal_or_report_says_without_a_unit_counts_in_every_pool_of_that_unit() {
+    let mut scene = Scene::new(two_pools(SECOND));
+    let id = scene.ask(&costs(5.0)).intent;
+    assert_eq!((scene.left("p:a"), scene.left("p:b")), (95, 7));
+    let more = Intent { renew: Some(id), ..costs(10.0) };
+    assert_eq!(scene.ask(&more).answer, Answer::DenyWithReason, "the second has no room for it");
+    scene.report(id, 8, false).unwrap();
+    assert_eq!((scene.left("p:a"), scene.left("p:b")), (92, 4));
+}
+
+#[test]
+fn taking_a_pool_out_and_putting_it_back_neither_refunds_nor_leaks() {
+    let mut scene = Scene::new(two_pools(SECOND));
+    let kept = scene.ask(&costs(5.0)).intent;
+    scene.ask(&by("other", Urgency::Normal));
+    scene.reload(two_pools(""));
+    scene.now += 1500;
+    // One is settled while the pool is gone, the other one expires.
+    scene.report(kept, 5, false).unwrap();
+    scene.expire();
+    let lines = Intent { renew: Some(kept), ..intent() };
+    assert_eq!(scene.ask(&lines).reason, Some(Reason::PolicyViolation));
+    scene.reload(two_pools(SECOND));
+    assert_eq!(scene.left("p:b"), 6);
+    let place = scene.governor.setup.place_of("p:b").unwrap();
+    assert!(scene.governor.meters[place].values().all(|meter| meter.open() == 0));
+}
+
+#[test]
+fn a_renewal_is_for_the_same_work() {
+    let mut scene = Scene::new(one_pool(10, FIXED_HOUR));
+    let id = scene.ask(&intent()).intent;
+    let again = Intent { renew: Some(id), ..intent() };
+    assert_eq!(scene.ask(&again).answer, Answer::Approve);
+    for other in [
+        Intent { identity_id: "pat:other".to_owned(), ..again.clone() },
+        Intent { workload_id: "deploy".to_owned(), ..again.clone() },
+        Intent { scope_id: "elsewhere".to_owned(), ..again.clone() },
+    ] {
+        assert_eq!(scene.ask(&other).reason, Some(Reason::PolicyViolation));
+    }
+}
+
+#[test]
+fn whoever_asks_for_what_never_fits_takes_no_share_from_others() {
+    let mut scene = Scene::new(one_pool(100, FIXED_HOUR));
+    scene.ask(&costs(5.0));
+    for number in 0..60 {
+        let agent = format!("fake-{number}");
+        scene.ask(&Intent { agent_id: agent, ..costs(1000.0) });
+    }
+    assert_eq!(scene.ask(&intent()).answer, Answer::Approve);
+}
+
+#[test]
+fn a_learned_limit_and_a_learned_end_are_no_longer_than_the_pool_says() {
+    let mut scene = Scene::new(provider());
+    scene.ask(&intent());
+    let far = scene.now + 1_000_000 * HOUR;
+    scene.observe(5000, 0, far, scene.now);
+    assert_eq!(scene.left("github:core"), 0);
+    assert_eq!(scene.ask(&intent()).retry_at, Some(scene.now + HOUR));
+    scene.now += HOUR + 120_000;
+    scene.expire();
+    assert!(scene.left("github:core") > 4000, "the window is over");
+    // Once the pool has a limit of its own, what a provider said does not count.
+    scene.reload(config(
+        r#"{"pools": [{"id": "github:core", "limit": 10, "per": "identity", "window": {"kind": "fixed", "every": "1h"}}],
+            "routes": [{"pools": [{"id": "github:core"}]}]}"#,
+    ));
+    assert_eq!(scene.ask(&costs(11.0)).reason, Some(Reason::HardLimitReached));
+}
+
+#[test]
 fn a_halt_stops_what_it_names_and_a_resume_lets_it_go_on() {
     let mut scene = Scene::new(GovernorConfig::usual());
     let halt = |target: Target| Halt { target, by: LOCAL.into(), why: None };
@@ -659,7 +776,7 @@ fn the_state_is_the_fold_of_its_events_and_survives_as_a_snapshot() {
         scene.expire();
         let agent = format!("agent-{}", number % 3);
         let decision = scene.ask(&Intent { agent_id: agent, ..costs(f64::from(number % 4)) });
-        if decision.answer.is_approval() && number % 2 == 0 {
+        if decision.answer == Answer::Approve && number % 2 == 0 {
             scene.report(decision.intent, u64::from(number % 5), false).unwrap();
         }
     }

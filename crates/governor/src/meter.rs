@@ -68,6 +68,16 @@ pub(crate) struct Learned {
     settled: VecDeque<(i64, u64)>,
 }
 
+/// How long it is remembered what a provider said of a key that nobody uses any more.
+const LEARNED_FOR: i64 = 2 * 60 * 60 * 1000;
+
+impl Learned {
+    fn is_over(&self, now: i64) -> bool {
+        let last = self.reported_at.unwrap_or(self.began_at);
+        now.saturating_sub(last) > LEARNED_FOR && self.reset_at.is_none_or(|reset| reset <= now)
+    }
+}
+
 /// Room that is held for somebody, from a moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
@@ -149,7 +159,7 @@ impl Meter {
     /// The limit: what the provider says, else what is configured.
     pub fn limit(&self, pool: &Pool) -> Option<u64> {
         let learned = self.learned.as_ref().and_then(|learned| learned.limit);
-        learned.or(pool.limit)
+        learned.filter(|_| matches!(pool.window, Window::Provider { .. })).or(pool.limit)
     }
 
     pub(crate) fn reset_at(&self) -> Option<i64> {
@@ -387,7 +397,7 @@ impl Meter {
         };
         nothing
             && self.open == 0
-            && self.learned.is_none()
+            && self.learned.as_ref().is_none_or(|learned| learned.is_over(now))
             && self.closed_until <= now
             && self.estimated.is_empty()
             && self.shares.by.is_empty()
@@ -406,7 +416,9 @@ impl Meter {
                 (self, true)
             }
             _ => {
-                let spent = self.taken(old, now).saturating_sub(self.open);
+                let booked: u64 = self.booked.values().sum();
+                let held = self.open.saturating_sub(booked);
+                let spent = self.taken(old, now).saturating_sub(held);
                 let mut fresh = Self::new(new, now);
                 fresh.charge(spent, fresh.forgotten_at(new, now), now);
                 (fresh.learned, fresh.closed_until) = (self.learned, self.closed_until);

@@ -466,7 +466,6 @@ impl Setup {
                 }
             }
         }
-        draws.truncate(MOST_DRAWS * 4);
         draws
     }
 }

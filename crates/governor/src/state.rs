@@ -1,7 +1,7 @@
 //! The governor's state: a fold over events. Nothing is decided here.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -30,6 +30,9 @@ const SWEEP: i64 = 60_000;
 /// How many of them at most.
 const MOST_REMEMBERED: usize = 100_000;
 
+/// How many answers to asks with a `request_id` are remembered.
+const MOST_REQUESTS: usize = 100_000;
+
 /// How long the answer to an ask with a `request_id` is remembered.
 pub const REQUEST_REMEMBERED: i64 = 10 * 60 * 1000;
 
@@ -44,9 +47,10 @@ pub struct Governor {
     retired: HashMap<Arc<str>, Retired>,
     /// Shared, so that a snapshot of very many costs little.
     pub(crate) holds: HashMap<IntentId, Arc<OpenHold>>,
-    /// When what is remembered of an intent changes: its hold expires, or is forgotten.
+    /// When holds expire.
     due: BTreeSet<(i64, IntentId)>,
-    expired: usize,
+    /// When those that have expired are forgotten.
+    memories: BTreeSet<(i64, IntentId)>,
     pub(crate) requests: HashMap<Arc<str>, Remembered>,
     requests_due: BTreeSet<(i64, Arc<str>)>,
     pub(crate) identities: Identities,
@@ -78,6 +82,7 @@ pub struct OpenHold {
     pub(crate) agent: Arc<str>,
     pub(crate) identity: Arc<str>,
     pub(crate) workload: Arc<str>,
+    pub(crate) scope: Arc<str>,
     pub(crate) from: i64,
     pub(crate) until: i64,
     pub(crate) pools: Vec<Drawn>,
@@ -153,7 +158,7 @@ impl Governor {
             retired: HashMap::new(),
             holds: HashMap::new(),
             due: BTreeSet::new(),
-            expired: 0,
+            memories: BTreeSet::new(),
             requests: HashMap::new(),
             requests_due: BTreeSet::new(),
             identities: Identities::default(),
@@ -173,6 +178,11 @@ impl Governor {
     /// The configuration as it was written.
     pub fn config(&self) -> &GovernorConfig {
         &self.config
+    }
+
+    /// The pool of this name, also one that is configured no more and still has something in it.
+    pub(crate) fn pool_of(&self, id: &str) -> Option<&Arc<Pool>> {
+        self.setup.by_id(id).or_else(|| self.retired.get(id).map(|retired| &retired.pool))
     }
 
     /// The last moment that is known.
@@ -212,7 +222,7 @@ impl Governor {
 
     /// How many holds are open.
     pub fn open_holds(&self) -> usize {
-        self.holds.len().saturating_sub(self.expired)
+        self.holds.len().saturating_sub(self.memories.len())
     }
 
     /// Lets time pass. It does not go back.
@@ -251,7 +261,10 @@ impl Governor {
         match &event.effect {
             Effect::Decided(decided) => self.decided(&event.about, decided),
             Effect::Used(used) => self.used(&event.about, used),
-            Effect::Expired(expired) => self.expired(expired),
+            Effect::Expired(expired) => {
+                self.expired(expired);
+                self.forget();
+            }
             Effect::Heard(heard) => self.heard(heard),
             Effect::Registered(registered) => self.identities.register(registered),
             Effect::Deleted(deleted) => {
@@ -294,6 +307,7 @@ impl Governor {
                 agent: Arc::clone(agent),
                 identity: about.identity.clone().unwrap_or_else(|| "".into()),
                 workload: about.workload.clone().unwrap_or_else(|| "".into()),
+                scope: about.scope.clone().unwrap_or_else(|| "".into()),
                 from,
                 until,
                 pools: decided.pools.clone(),
@@ -303,7 +317,8 @@ impl Governor {
             self.take(&hold);
             self.due.insert((until, intent));
             self.holds.insert(intent, Arc::new(hold));
-        } else {
+        } else if decided.retry_at.is_some() {
+            // Whoever asks for what never fits takes no share from anybody.
             for drawn in &decided.pools {
                 if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                     meter.note(who, now);
@@ -317,6 +332,11 @@ impl Governor {
             let identity = about.identity.clone();
             let decided = Arc::new(decided.clone());
             let remembered = Remembered { intent, ts: now, decided, identity, expires };
+            while self.requests.len() >= MOST_REQUESTS
+                && let Some((_, oldest)) = self.requests_due.pop_first()
+            {
+                self.requests.remove(&oldest);
+            }
             self.requests_due.insert((expires, Arc::clone(&request)));
             self.requests.insert(request, remembered);
         }
@@ -358,9 +378,11 @@ impl Governor {
 
     fn remove(&mut self, intent: IntentId) -> Option<Arc<OpenHold>> {
         let hold = self.holds.remove(&intent)?;
-        self.expired -= usize::from(hold.is_over);
-        let due = if hold.is_over { hold.until.saturating_add(REMEMBERED) } else { hold.until };
-        self.due.remove(&(due, intent));
+        if hold.is_over {
+            self.memories.remove(&(hold.until.saturating_add(REMEMBERED), intent));
+        } else {
+            self.due.remove(&(hold.until, intent));
+        }
         Some(hold)
     }
 
@@ -415,18 +437,28 @@ impl Governor {
             }
             // Only what was charged can be corrected later.
             let charged = |drawn: &Drawn| {
-                ended
-                    .pools
-                    .iter()
-                    .any(|e| e.pool == drawn.pool && e.key == drawn.key && !e.released)
+                drawn.amount > 0
+                    && ended
+                        .pools
+                        .iter()
+                        .any(|e| e.pool == drawn.pool && e.key == drawn.key && !e.released)
             };
             let pools: Vec<Drawn> = hold.pools.iter().filter(|d| charged(d)).cloned().collect();
-            if !pools.is_empty() && self.expired < MOST_REMEMBERED {
+            if !pools.is_empty() {
                 let over = OpenHold { pools, is_over: true, ..OpenHold::clone(&hold) };
-                self.due.insert((over.until.saturating_add(REMEMBERED), ended.intent_id));
+                self.memories.insert((over.until.saturating_add(REMEMBERED), ended.intent_id));
                 self.holds.insert(ended.intent_id, Arc::new(over));
-                self.expired += 1;
             }
+        }
+    }
+
+    /// Forgets expired holds whose time has come, and the oldest where there are too many.
+    fn forget(&mut self) {
+        while let Some((at, intent)) = self.memories.first().copied()
+            && (at <= self.now || self.memories.len() > MOST_REMEMBERED)
+        {
+            self.memories.pop_first();
+            self.holds.remove(&intent);
         }
     }
 
@@ -440,22 +472,14 @@ impl Governor {
     /// What runs out by `now`: at most `most` holds that expire. What is only remembered is forgotten.
     pub(crate) fn runs_out(&mut self, now: i64, most: usize) -> Vec<IntentId> {
         let now = self.advance(now);
-        let mut over = Vec::new();
-        let due: Vec<IntentId> = self
+        self.forget();
+        let over: Vec<IntentId> = self
             .due
             .iter()
             .take_while(|(at, _)| *at <= now)
             .take(most)
             .map(|(_, id)| *id)
             .collect();
-        for intent in due {
-            match self.holds.get(&intent) {
-                Some(hold) if !hold.is_over => over.push(intent),
-                _ => {
-                    self.remove(intent);
-                }
-            }
-        }
         self.sweep(now);
         over
     }
@@ -508,7 +532,7 @@ impl Governor {
             let id = Arc::clone(&pool.id);
             known.insert(id, Retired { config, pool: Arc::clone(pool), meters });
         }
-        let mut anew: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        let mut anew: HashSet<(Arc<str>, Arc<str>)> = HashSet::new();
         for pool in self.setup.pools() {
             let mut meters = Meters::new();
             // Keys of another kind mean somebody else; what was counted for them does not carry over.
@@ -518,7 +542,7 @@ impl Governor {
                 for (key, meter) in before.meters {
                     let (meter, holds) = meter.reconfigured(&before.pool, pool, now);
                     if !holds {
-                        anew.push((Arc::clone(&pool.id), Arc::clone(&key)));
+                        anew.insert((Arc::clone(&pool.id), Arc::clone(&key)));
                     }
                     meters.insert(key, meter);
                 }
@@ -531,7 +555,7 @@ impl Governor {
     }
 
     /// Holds again what was held in meters that count in another way now.
-    fn hold_anew(&mut self, anew: &[(Arc<str>, Arc<str>)]) {
+    fn hold_anew(&mut self, anew: &HashSet<(Arc<str>, Arc<str>)>) {
         if anew.is_empty() {
             return;
         }
@@ -542,8 +566,13 @@ impl Governor {
             let mut hold = OpenHold::clone(&hold);
             let (until, is_over) = (hold.until, hold.is_over);
             let mut again = Vec::new();
+            let counts_anew = |d: &Drawn| anew.contains(&(Arc::clone(&d.pool), Arc::clone(&d.key)));
+            if is_over {
+                // What was spent was charged in one sum, and cannot be told apart any more.
+                hold.pools.retain(|drawn| !counts_anew(drawn));
+            }
             for drawn in &mut hold.pools {
-                if anew.iter().any(|(pool, key)| *pool == drawn.pool && *key == drawn.key)
+                if counts_anew(drawn)
                     && let Some((pool, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint)
                 {
                     drawn.to = Some(meter.counts_until(pool, until));
@@ -620,12 +649,15 @@ impl Governor {
         self.due = snapshot
             .holds
             .iter()
-            .map(|(id, hold)| {
-                let later = if hold.is_over { REMEMBERED } else { 0 };
-                (hold.until.saturating_add(later), *id)
-            })
+            .filter(|(_, hold)| !hold.is_over)
+            .map(|(id, hold)| (hold.until, *id))
             .collect();
-        self.expired = snapshot.holds.iter().filter(|(_, hold)| hold.is_over).count();
+        self.memories = snapshot
+            .holds
+            .iter()
+            .filter(|(_, hold)| hold.is_over)
+            .map(|(id, hold)| (hold.until.saturating_add(REMEMBERED), *id))
+            .collect();
         let named = |(id, hold): (IntentId, Arc<OpenHold>)| {
             let who = principal(&hold.account, &hold.agent);
             (id, Arc::new(OpenHold { who, ..OpenHold::clone(&hold) }))

@@ -60,6 +60,8 @@ pub enum ReportRefused {
     Unmapped,
     /// A pool is named that the intent does not draw on.
     OtherPool,
+    /// Its slot has not begun, and nobody can have acted on it.
+    TooEarly,
 }
 
 /// What a provider said, and when the request began that it said it in.
@@ -103,12 +105,18 @@ impl Governor {
         if report.by_pool.iter().any(|(pool, _)| !is_drawn(pool)) {
             return Err(ReportRefused::OtherPool);
         }
+        let drawn_pools = || hold.pools.iter().filter_map(|d| Some((d, self.pool_of(&d.pool)?)));
+        // Whoever is not believed cannot move what was booked to another window by reporting early.
+        let moves = |pool: &Pool| pool.window != Window::Concurrency && !believes(report, pool);
+        if hold.from > now && drawn_pools().any(|(_, pool)| moves(pool)) {
+            return Err(ReportRefused::TooEarly);
+        }
+        let first = drawn_pools().next().map(|(_, pool)| Arc::clone(&pool.unit));
         let mut pools = Vec::with_capacity(hold.pools.len());
         // What priced units cost, as far as it was said how many were used.
         let mut money: Option<u128> = None;
-        for (number, drawn) in hold.pools.iter().enumerate() {
-            let Some(pool) = self.setup.by_id(&drawn.pool) else { continue };
-            let mut reported = reported(report, drawn, pool, number == 0);
+        for (drawn, pool) in drawn_pools() {
+            let mut reported = reported(report, drawn, pool, first.as_ref() == Some(&pool.unit));
             if pool.is_money() {
                 reported = reported.or(money.map(in_dollars));
             } else if let Some(used) = reported.filter(|_| pool.price > 0) {
@@ -223,7 +231,7 @@ impl Governor {
             pool: Arc::clone(&drawn.pool),
             key: Arc::clone(&drawn.key),
             amount: drawn.amount,
-            released: self.setup.by_id(&drawn.pool).is_none_or(|pool| pool.releases),
+            released: self.pool_of(&drawn.pool).is_none_or(|pool| pool.releases),
         };
         Some(ExpiredHold {
             intent_id,
@@ -308,14 +316,13 @@ impl Governor {
             Event { ts: now, about: About::default(), effect: effect(told) }
         };
         let mut events = Vec::with_capacity(2);
-        // An earlier end of the window, or a larger limit, would give something back.
+        // No window is longer than the pool says. An earlier end of it, or another limit, would give something
+        // back, or take it for good.
         let is_later = |reset: &i64| believed || known.is_some_and(|known| *reset > known);
-        // Nor, on a client's word, does a window last longer than the operator says that one lasts.
-        let longest = if believed { i64::MAX } else { now.saturating_add(length) };
-        let reset_at = seen.reset_at.map(|reset| reset.min(longest));
-        let reset_at = reset_at.filter(|reset| *reset > now).filter(is_later);
-        let is_less = |said: &u64| believed || limit.is_some_and(|known| *said <= known);
-        let said_limit = seen.limit.filter(|said| provides && *said > 0).filter(is_less);
+        let latest = now.saturating_add(length);
+        let reset_at = seen.reset_at.filter(|reset| *reset > now).map(|reset| reset.min(latest));
+        let reset_at = reset_at.filter(is_later);
+        let said_limit = seen.limit.filter(|said| believed && provides && *said > 0);
         if let Some(reset) = reset_at
             && known.is_none_or(|known| reset > known.saturating_add(SAME_RESET))
         {
@@ -403,6 +410,11 @@ fn reported(report: &Report<'_>, drawn: &Drawn, pool: &Pool, is_first: bool) -> 
     by_pool.map(|(_, amount)| *amount).or_else(|| report.actual.of(&pool.unit, is_first))
 }
 
+/// Is it believed that less was used than was held?
+fn believes(report: &Report<'_>, pool: &Pool) -> bool {
+    report.is_trusted || pool.trust_usage || !pool.hard
+}
+
 /// What is counted: what was reported, where that is believed; never less than was held where it is not.
 fn counted(
     report: &Report<'_>,
@@ -414,9 +426,8 @@ fn counted(
     if pool.window == Window::Concurrency && !is_over {
         return 0;
     }
-    let believed = report.is_trusted || pool.trust_usage || !pool.hard;
     match reported {
-        Some(reported) if believed => reported,
+        Some(reported) if believes(report, pool) => reported,
         Some(reported) => reported.max(held),
         None => held,
     }

@@ -294,6 +294,11 @@ impl Governing {
             let (mut events, mut beside) = (Vec::new(), Vec::new());
             let target = match target {
                 HaltTarget::Target(target) => target,
+                HaltTarget::IdentityNamed(name)
+                    if resumes && live.governor.identities().by_name(&name).is_none() =>
+                {
+                    return Err(NotFound::new("identity", name).into());
+                }
                 // It may be stopped before it is first used.
                 HaltTarget::IdentityNamed(name) => {
                     let (pseudonym, put, event) = live.known_or_named(&name, false, now)?;
@@ -491,6 +496,10 @@ fn report_refused(refused: ReportRefused, intent: Option<IntentId>) -> Error {
         ReportRefused::Unknown => {
             let name = intent.map_or_else(String::new, |intent| intent.to_string());
             NotFound::new("open hold of this caller", name).into()
+        }
+        ReportRefused::TooEarly => {
+            let problem = "its slot has not begun, so that nobody can have acted on it; report when it was done. What is not reported counts as spent when its time is over";
+            Conflict::new(Clean::already(problem.to_owned())).into()
         }
         ReportRefused::Unmapped => {
             refuse("no route says which pools this work draws on; nothing was charged")

@@ -283,6 +283,7 @@ async fn register(ask: Ask<Nothing, Json<NewIdentity>>) -> Result<Reply<Register
     governing.check_name("identity_id", &identity_id)?;
     if let Some(group) = &group {
         name("group", group)?;
+        governing.check_name("group", group)?;
     }
     let metadata = metadata.map(Value::Object);
     if metadata.as_ref().is_some_and(|metadata| metadata.to_string().len() > 4096) {

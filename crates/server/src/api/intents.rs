@@ -215,10 +215,11 @@ impl ReadBody for IntentJson {
     }
 
     fn read(bytes: &Bytes) -> Result<Self, Error> {
+        let is_object = bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
         match serde_json::from_slice(bytes) {
-            Ok(body) => Ok(Self(body)),
+            Ok(body) if is_object => Ok(Self(body)),
             // Members that are not known, or a mistake that deserves a good word.
-            Err(_) => {
+            _ => {
                 let Json(value) = Json::<Map<String, Value>>::read(bytes)?;
                 leniently(value).map(Self)
             }
@@ -503,7 +504,10 @@ struct Usage {
 
 /// What was used: as a cost, or pool by pool.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a number, a text such as \"100 points\", or whole amounts by pool such as {\"github:core\": 3}"
+)]
 enum Actual {
     /// By pool.
     ByPool(std::collections::BTreeMap<String, u64>),

@@ -117,7 +117,8 @@ async fn create(ask: Ask<Nothing, Json<NewHook>>) -> Result<Reply<Made>, Failed>
     ask.app
         .settings
         .webhook_guard
-        .check_form(&url)
+        .check(&url)
+        .await
         .map_err(|refused| refuse(&format!("`url`: {refused}")))?;
     let known = || Event::ALL.iter().filter_map(|event| event.ledger_kind());
     for kind in &kinds {

@@ -28,7 +28,7 @@ const REMEMBERED: i64 = 60 * 60 * 1000;
 const SWEEP: i64 = 60_000;
 
 /// How many of them at most.
-const MOST_REMEMBERED: usize = 100_000;
+const MOST_REMEMBERED: usize = 20_000;
 
 /// How many answers to asks with a `request_id` are remembered.
 const MOST_REQUESTS: usize = 100_000;

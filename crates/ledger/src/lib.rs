@@ -45,7 +45,7 @@ pub use reader::Reader;
 pub use snapshot::Snapshot;
 pub use verify::{Broken, Verified};
 pub use work::Work;
-pub use writer::Appended;
+pub use writer::{Appended, step_back};
 
 use crate::{folder::Folder, queries::Projection, work::Ready, writer::Writer};
 

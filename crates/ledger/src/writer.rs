@@ -149,6 +149,8 @@ impl Writer {
         })?;
         let (moving, way, taken) = (Arc::clone(&shared), Arc::downgrade(&jobs), Arc::clone(folder));
         let checkpoints = spawn("ledger-checkpoints", move || {
+            // Not far: a log that is never moved grows for ever.
+            step_back(4);
             checkpoints::run(&file, &stopped, &moving, &way);
             drop(taken);
         })?;
@@ -301,6 +303,15 @@ fn prepared(file: &Path, sync: Sync) -> Result<Connection, LedgerError> {
     // What is forgotten is overwritten, not only taken out of the index.
     connection.pragma_update(None, "secure_delete", true)?;
     Ok(connection)
+}
+
+/// Lets others go first: what this thread does can wait, and decisions cannot.
+pub fn step_back(by: i32) {
+    // On Linux this is the thread's own; elsewhere, or if it is refused, it only saves nothing.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(by);
+    #[cfg(not(target_os = "linux"))]
+    let _ = by;
 }
 
 pub(crate) fn spawn(

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tollgate_contract::{Error, error::Internal, id::IntentId};
 use tollgate_governor::{About, Effect, Event, Governor, GovernorConfig, Named, Snapshot};
-use tollgate_ledger::{Appended, LedgerError, Reader, StoredEvent};
+use tollgate_ledger::{Appended, LedgerError, Reader, StoredEvent, step_back};
 
 use super::IDENTITIES;
 use crate::secret_file;
@@ -72,6 +72,7 @@ pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
     let file: PathBuf = folder.join(FILE);
     // Without the thread there are no snapshots, and starts take longer.
     let _ = std::thread::Builder::new().name("governor-snapshots".to_owned()).spawn(move || {
+        step_back(10);
         for taken in receive {
             let written = serde_json::to_vec(&taken).map_err(std::io::Error::other);
             if let Err(error) = written.and_then(|bytes| secret_file::write(&file, &bytes)) {

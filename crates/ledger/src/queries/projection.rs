@@ -20,7 +20,7 @@ use crate::{
     error::LedgerError,
     folder::Folder,
     reader::{Reader, bounded},
-    writer::{Listener, Shared as Written, spawn},
+    writer::{Listener, Shared as Written, spawn, step_back},
 };
 
 /// How long events are gathered that come soon after others. Most of what an event costs here is the
@@ -53,6 +53,7 @@ impl Projection {
         // The folder stays taken until the thread has closed what it has open in it.
         let (following, taken) = (Arc::clone(&shared), Arc::clone(folder));
         let thread = spawn("ledger-queries", move || {
+            step_back(10);
             follow(&following, opened);
             drop(taken);
         })?;

@@ -26,7 +26,7 @@ use tollgate_gate::{
     keys::{Claims, KeySpec, PolicyRef, Role, TokenSpec},
 };
 use tollgate_governor::GovernorConfig;
-use tollgate_ledger::{Ledger, Reader, StoredEvent, Sync};
+use tollgate_ledger::{Ledger, NewEvent, Reader, StoredEvent, Subject, Sync};
 use tollgate_policy::{Format, Policy, PolicySet};
 
 const NOON: i64 = 1_800_000_000_000;
@@ -684,6 +684,46 @@ async fn the_budget_is_asked_held_and_settled_and_a_repeat_costs_nothing() {
     let count = |kind: &str| kinds.iter().filter(|known| *known == kind).count();
     assert_eq!((count("intent_decided"), count("usage_observed")), (2, 1));
     assert_eq!(fixture.world.times(), 1);
+}
+
+#[tokio::test]
+async fn a_start_from_a_snapshot_is_the_start_from_all_events() {
+    let fixture = Fixture::with(|parts| Parts { governor: notes(5), ..parts }).await;
+    for text in ["a", "b", "c"] {
+        fixture.call(fixture.plain("note.add", text)).await.unwrap();
+    }
+    // Events of all kinds count for when a snapshot is due.
+    let event = |number: u64| {
+        let payload = json!({"n": number});
+        NewEvent::new(
+            tollgate_contract::event::Event::SystemStarted,
+            NOON,
+            Subject::default(),
+            &payload,
+        )
+        .unwrap()
+    };
+    for start in (0..100_000).step_by(1000) {
+        fixture.gate.ledger().append((start..start + 1000).map(event).collect::<Vec<_>>()).unwrap();
+    }
+    let file = fixture.folder.path().join("governor.snapshot");
+    while !file.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fixture.call(fixture.plain("note.add", "after it")).await.unwrap();
+    let used =
+        |gate: &Gate| gate.governing().pools().iter().map(|pool| pool.reading.used).sum::<u64>();
+    assert_eq!(used(&fixture.gate), 4);
+    let Fixture { folder, gate, world, clock, .. } = fixture;
+    drop(gate);
+    let again =
+        || open(folder.path(), &world, &clock, |parts| Parts { governor: notes(5), ..parts });
+    assert_eq!(used(&again()), 4);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(used(&again()), 4);
+    // One that is of another ledger, or damaged, is not believed.
+    std::fs::write(&file, b"{}").unwrap();
+    assert_eq!(used(&again()), 4);
 }
 
 #[tokio::test]

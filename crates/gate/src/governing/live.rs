@@ -7,11 +7,8 @@ use tollgate_contract::{Error, id::IntentId, text::hex};
 use tollgate_governor::{Event, Fresh, Governor, Named, SteadyTime};
 use tollgate_ledger::{Beside, LedgerError, NewEvent, Subject};
 
-use super::{IDENTITIES, recover::Taken};
+use super::IDENTITIES;
 use crate::clock::{self, Clock};
-
-/// After how many events of the governor a snapshot is taken.
-const SNAPSHOT_EVERY: usize = 100_000;
 
 /// How much randomness is fetched at a time.
 const RANDOM: usize = 2048;
@@ -22,7 +19,6 @@ pub(crate) struct Live {
     time: SteadyTime,
     /// Why nothing can be decided, if that is so.
     broken: Option<String>,
-    since_snapshot: usize,
     random: Vec<u8>,
     hash_key: [u8; 32],
 }
@@ -30,7 +26,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(governor: Governor, wall: i64, counted: i64, hash_key: [u8; 32]) -> Self {
         let time = SteadyTime::new(wall, counted, governor.now());
-        Self { governor, time, broken: None, since_snapshot: 0, random: Vec::new(), hash_key }
+        Self { governor, time, broken: None, random: Vec::new(), hash_key }
     }
 
     pub(crate) fn read_time(&mut self, clock: &dyn Clock) -> i64 {
@@ -112,18 +108,6 @@ impl Live {
         let put = keep_name(&named)?;
         let event = self.governor.register(named, &fresh, keyless, now);
         Ok((fresh.pseudonym, Some(put), Some(event)))
-    }
-
-    /// A snapshot, if it is time for one.
-    pub(crate) fn snapshot_if_due(&mut self, events: usize) -> Option<Taken> {
-        self.since_snapshot += events;
-        // A large state is copied less often: it costs in proportion to what happened since.
-        let due = SNAPSHOT_EVERY.max(2 * self.governor.known_holds());
-        if self.since_snapshot < due || events == 0 {
-            return None;
-        }
-        self.since_snapshot = 0;
-        Some(Taken::new(self.governor.snapshot()))
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -29,7 +29,7 @@ use tollgate_governor::{
     About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, GovernorConfig, Halt,
     Intent, Named, Observation, Per, Report, ReportRefused, Setup, Target,
 };
-use tollgate_ledger::{Appended, Batch, Beside, Ledger, LedgerError, NewEvent, Reader, Work};
+use tollgate_ledger::{Appended, Batch, Beside, Head, Ledger, LedgerError, NewEvent, Reader, Work};
 
 use crate::{clock::Clock, metrics::Metrics};
 
@@ -67,13 +67,35 @@ pub(crate) struct Shared {
     folder: PathBuf,
     /// Told of snapshots that are ready to be written. Kept here so that it ends with the governor.
     snapshots: std::sync::mpsc::SyncSender<Taken>,
+    /// The event that the last snapshot was taken behind.
+    snapshot_seq: AtomicU64,
 }
 
 impl Shared {
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes a snapshot from time to time, after a commit: then the state is what the events up to `head` lead
+    /// to. It saves time at the next start, whatever the events are; one that nobody has time for is left out.
+    fn snapshot_if_due(&self, head: Head) {
+        let since = head.seq.saturating_sub(self.snapshot_seq.load(Ordering::Relaxed));
+        if since < SNAPSHOT_EVERY {
+            return;
+        }
+        let live = self.live();
+        // A large state is copied less often: it costs in proportion to what happened since.
+        let holds = u64::try_from(live.governor.known_holds()).unwrap_or(u64::MAX);
+        if since < holds.saturating_mul(2) || live.broken().is_some() {
+            return;
+        }
+        self.snapshot_seq.store(head.seq, Ordering::Relaxed);
+        let _ = self.snapshots.try_send(Taken::new(live.governor.snapshot(), head));
+    }
 }
+
+/// After how many events a snapshot is taken.
+const SNAPSHOT_EVERY: u64 = 100_000;
 
 /// What came of something that was decided on the ledger's thread.
 struct Made<T> {
@@ -93,7 +115,6 @@ struct Deciding<T, F> {
     shared: Arc<Shared>,
     decide: Option<F>,
     gives: Option<Result<T, Error>>,
-    snapshot: Option<Taken>,
     tell: oneshot::Sender<Result<T, Error>>,
 }
 
@@ -128,18 +149,11 @@ where
             Err(error) => std::panic::resume_unwind(Box::new(error.operator())),
         };
         self.gives = Some(Ok(gives));
-        self.snapshot = live.snapshot_if_due(events.len());
         Batch { events, beside }
     }
 
     fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
-        let Self { shared, gives, snapshot, tell, .. } = *self;
-        if let (Ok(appended), Some(taken)) = (&result, snapshot)
-            && let Some(last) = appended.last()
-        {
-            // A snapshot saves time at the next start; one that nobody has time for is left out.
-            let _ = shared.snapshots.try_send(taken.at(*last));
-        }
+        let Self { shared, gives, tell, .. } = *self;
         let failed = result.is_err();
         if shared.degraded.load(Ordering::Relaxed) != failed {
             shared.degraded.store(failed, Ordering::Relaxed);
@@ -167,7 +181,7 @@ impl Governing {
         (folder, hash_key): (&Path, [u8; 32]),
     ) -> Result<Self, Error> {
         let wall = clock.now_ms();
-        let governor = recover::state(&ledger.reader()?, folder, wall)?;
+        let (governor, after) = recover::state(&ledger.reader()?, folder, wall)?;
         let keyless = governor.setup().settings().keyless;
         let live = Live::new(governor, wall, clock.counted_ms(), hash_key);
         let snapshots = recover::writer(folder);
@@ -180,6 +194,7 @@ impl Governing {
             keyless: AtomicBool::new(keyless),
             folder: folder.to_owned(),
             snapshots,
+            snapshot_seq: AtomicU64::new(after),
         });
         // The ledger must not own itself through this, nor the governor for ever.
         let weak = Arc::downgrade(&shared);
@@ -191,8 +206,14 @@ impl Governing {
                 .and_then(|reader| recover::state(&reader, &shared.folder, shared.clock.now_ms()));
             let mut live = shared.live();
             match again {
-                Ok(governor) => live.starts_again(governor),
+                Ok((governor, _)) => live.starts_again(governor),
                 Err(error) => live.breaks(&error.operator()),
+            }
+        });
+        let weak = Arc::downgrade(&shared);
+        ledger.on_commit(move |head| {
+            if let Some(shared) = weak.upgrade() {
+                shared.snapshot_if_due(head);
             }
         });
         Ok(Self { shared, ledger: ledger.clone() })
@@ -205,7 +226,7 @@ impl Governing {
     ) -> Result<T, Error> {
         let (tell, told) = oneshot::channel();
         let shared = Arc::clone(&self.shared);
-        let work = Deciding { shared, decide: Some(decide), gives: None, snapshot: None, tell };
+        let work = Deciding { shared, decide: Some(decide), gives: None, tell };
         self.ledger.work(Box::new(work));
         told.await.unwrap_or_else(|_| Err(LedgerError::Closed.into()))
     }

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tollgate_contract::{Error, error::Internal, id::IntentId};
 use tollgate_governor::{About, Effect, Event, Governor, GovernorConfig, Named, Snapshot};
-use tollgate_ledger::{Appended, LedgerError, Reader, StoredEvent, step_back};
+use tollgate_ledger::{Head, LedgerError, Reader, StoredEvent, step_back};
 
 use super::IDENTITIES;
 use crate::secret_file;
@@ -33,12 +33,8 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    pub(crate) fn new(state: Snapshot) -> Self {
-        Self { format: FORMAT, seq: 0, hash: String::new(), state }
-    }
-
-    pub(crate) fn at(self, last: Appended) -> Self {
-        Self { seq: last.seq, hash: last.hash.to_string(), ..self }
+    pub(crate) fn new(state: Snapshot, head: Head) -> Self {
+        Self { format: FORMAT, seq: head.seq, hash: head.hash.to_string(), state }
     }
 
     fn read(folder: &Path) -> Option<Self> {
@@ -83,8 +79,8 @@ pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
     send
 }
 
-/// The state that the recorded events lead to.
-pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<Governor, Error> {
+/// The state that the recorded events lead to, and the event behind which they had to be read.
+pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<(Governor, u64), Error> {
     let usual = GovernorConfig::usual();
     let setup = usual
         .build(now)
@@ -115,9 +111,10 @@ pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<Governor
         }
         _ => {}
     }
+    let begun = after;
     loop {
         let events = reader.tail(after, AT_A_TIME)?;
-        let Some(last) = events.last() else { return Ok(governor) };
+        let Some(last) = events.last() else { return Ok((governor, begun)) };
         after = last.seq;
         events.iter().filter_map(read).for_each(|event| governor.apply(&event));
     }

@@ -208,7 +208,7 @@ impl Governor {
         asker: &Asker,
         intent: &Intent,
         now: i64,
-    ) -> Result<Vec<Arc<str>>, Decision> {
+    ) -> Result<Vec<Arc<str>>, Box<Decision>> {
         let now = self.advance(now);
         let id = IntentId::from_parts(0, [0; 10]);
         let fresh = Fresh { pseudonym: "".into(), salt: String::new(), name_hash: "".into() };
@@ -241,7 +241,7 @@ impl Governor {
         });
         open.map_err(|no| {
             let (effect, why, _) = self.refused(&mut deciding, no, Vec::new());
-            Decision { why, ..Decision::new(id, now, &effect) }
+            Box::new(Decision { why, ..Decision::new(id, now, &effect) })
         })
     }
 
@@ -385,10 +385,6 @@ impl Governor {
     }
 
     /// Looks for room, now or later, or with another credential.
-    #[expect(
-        clippy::type_complexity,
-        reason = "a decision with its reason, and another credential"
-    )]
     fn room(
         &mut self,
         deciding: &mut Deciding<'_>,

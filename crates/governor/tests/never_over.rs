@@ -2,11 +2,6 @@
 //! renewed, left to expire, restarted or reconfigured, no window of a hard pool ever sees more acts than its
 //! limit. The reference adds up every act anew, window by window, and knows nothing of how holds are kept.
 #![cfg(test)]
-#![expect(
-    clippy::cast_possible_truncation,
-    clippy::indexing_slicing,
-    reason = "small numbers of a test"
-)]
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -91,7 +91,7 @@ impl Live {
         name: &str,
         keyless: bool,
         now: i64,
-    ) -> Result<(Arc<str>, Option<Beside>, Option<Event>), Error> {
+    ) -> Result<Known, Error> {
         if let Some(known) = self.governor.identities().by_name(name) {
             return Ok((Arc::clone(&known.pseudonym), None, None));
         }
@@ -110,6 +110,9 @@ impl Live {
         Ok((fresh.pseudonym, Some(put), Some(event)))
     }
 }
+
+/// How a credential is called in events; and, if it was named just now, what keeps its name and what tells of it.
+type Known = (Arc<str>, Option<Beside>, Option<Event>);
 
 /// The hash of a text with its salt. Without the salt it says nothing.
 pub(crate) fn salted(salt: &str, text: &str) -> Box<str> {

@@ -233,7 +233,11 @@ impl Governing {
 
     /// Could there be room for this? Gives the pools that it draws on, none where it needs none, or the no
     /// that it gets for certain. Nothing is held.
-    pub(crate) fn could(&self, asker: &Asker, intent: &Intent) -> Result<Vec<Arc<str>>, Decision> {
+    pub(crate) fn could(
+        &self,
+        asker: &Asker,
+        intent: &Intent,
+    ) -> Result<Vec<Arc<str>>, Box<Decision>> {
         let mut live = self.shared.live();
         let now = live.read_time(&*self.shared.clock);
         live.governor.could(asker, intent, now)

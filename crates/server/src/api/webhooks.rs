@@ -114,12 +114,6 @@ async fn list(ask: Ask<Nothing, Nothing>) -> Result<Reply<All>, Failed> {
 
 async fn create(ask: Ask<Nothing, Json<NewHook>>) -> Result<Reply<Made>, Failed> {
     let NewHook { url, kinds, secret } = ask.body.0;
-    ask.app
-        .settings
-        .webhook_guard
-        .check(&url)
-        .await
-        .map_err(|refused| refuse(&format!("`url`: {refused}")))?;
     let known = || Event::ALL.iter().filter_map(|event| event.ledger_kind());
     for kind in &kinds {
         if !known().any(|name| name == kind) {
@@ -132,6 +126,13 @@ async fn create(ask: Ask<Nothing, Json<NewHook>>) -> Result<Reply<Made>, Failed>
     if secret.as_ref().is_some_and(|secret| !(16..=256).contains(&secret.chars().count())) {
         return Err(refuse("`secret` has 16 to 256 characters").into());
     }
+    // Last, since it may take a while to find out where a name leads.
+    ask.app
+        .settings
+        .webhook_guard
+        .check(&url)
+        .await
+        .map_err(|refused| refuse(&format!("`url`: {refused}")))?;
     let hook = ask.app.gate.create_webhook(url, kinds, secret.map(Secret::new)).await?;
     let secret = hook.secret.expose().to_owned();
     Ok(Reply::created(Made { webhook: hook.into(), secret }))

@@ -17,8 +17,8 @@ use crate::{
     window::Window,
 };
 
-/// How many holds one event tells the end of.
-const MOST_TOGETHER: usize = 256;
+/// How many holds one event tells the end of: few enough that nobody who asks waits long behind them.
+const MOST_TOGETHER: usize = 64;
 
 /// By how much a provider's reset may move without being another one, in milliseconds.
 const SAME_RESET: i64 = 2000;

@@ -27,8 +27,8 @@ const HOUSEKEEPING: Duration = Duration::from_secs(30);
 /// How many events are retired together at least.
 const LEAST_RETIRED: u64 = 1000;
 
-/// How often holds are looked at whose time may be over.
-const EXPIRY: Duration = Duration::from_millis(200);
+/// How often holds are looked at whose time may be over: often, so that there are never very many at once.
+const EXPIRY: Duration = Duration::from_millis(25);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (config, file) = Config::find(args.config.as_deref())?;

@@ -12,7 +12,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -420,7 +420,13 @@ impl Governing {
     /// Ends the holds whose time is over, as many as are due. Says whether more may be.
     pub async fn expire(&self) -> Result<bool, Error> {
         {
-            let mut live = self.shared.live();
+            // Whoever decides at this moment has the state; it is looked at again soon. To wait here would stop
+            // a thread that serves others.
+            let mut live = match self.shared.live.try_lock() {
+                Ok(live) => live,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return Ok(false),
+            };
             let now = live.read_time(&*self.shared.clock);
             if live.broken().is_none() && live.governor.next_due() > now {
                 return Ok(false);

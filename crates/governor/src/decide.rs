@@ -163,7 +163,10 @@ impl Governor {
         let found = self.identities.by_name(&ask.intent.identity_id).cloned();
         let mut identity = found.as_ref().map(|named| Arc::clone(&named.pseudonym));
         let mut decided = match self.may_ask(&mut deciding, identity.as_deref()) {
-            Err(no) => self.refused(&mut deciding, no, Vec::new()),
+            Err(no) => {
+                let (effect, why) = self.refused(&mut deciding, no, Vec::new());
+                (effect, why, None)
+            }
             Ok(()) => {
                 if identity.is_none() {
                     let new = self.name_identity(ask, now, &mut events);
@@ -240,7 +243,7 @@ impl Governor {
             Ok(lines.iter().map(|line| Arc::clone(&line.pool.id)).collect())
         });
         open.map_err(|no| {
-            let (effect, why, _) = self.refused(&mut deciding, no, Vec::new());
+            let (effect, why) = self.refused(&mut deciding, no, Vec::new());
             Box::new(Decision { why, ..Decision::new(id, now, &effect) })
         })
     }
@@ -397,8 +400,7 @@ impl Governor {
             deciding
                 .step("routes", "deny", || ("a route maps the work".to_owned(), why.to_owned()));
             let no = No::new(Reason::UnmappedWorkload, why);
-            let (effect, why, _) = self.refused(deciding, no, Vec::new());
-            return ((effect, why), None);
+            return (self.refused(deciding, no, Vec::new()), None);
         }
         deciding.step("routes", "pass", || {
             let pools: Vec<&str> = lines.iter().map(|line| &*line.pool.id).collect();
@@ -415,8 +417,7 @@ impl Governor {
             return ((effect, why), Some(other));
         }
         let drawn = lines.iter().map(|line| line.drawn(None)).collect();
-        let (effect, why, _) = self.refused(deciding, no, drawn);
-        ((effect, why), None)
+        (self.refused(deciding, no, drawn), None)
     }
 
     /// What the work draws on, meter by meter.
@@ -672,8 +673,7 @@ impl Governor {
         let Some(hold) = self.holds.get(&earlier).filter(is_own).cloned() else {
             let why = "there is no open hold of this caller under that name; ask anew";
             let no = No::new(Reason::PolicyViolation, why);
-            let (effect, why, _) = self.refused(deciding, no, Vec::new());
-            return (effect, why);
+            return self.refused(deciding, no, Vec::new());
         };
         let intent = deciding.ask.intent;
         let own = self.identities.by_name(&intent.identity_id).map(|named| &*named.pseudonym);
@@ -683,8 +683,7 @@ impl Governor {
         {
             let why = "a renewal names the same identity, workload and scope as the intent that it renews";
             let no = No::new(Reason::PolicyViolation, why);
-            let (effect, why, _) = self.refused(deciding, no, Vec::new());
-            return (effect, why);
+            return self.refused(deciding, no, Vec::new());
         }
         let setup = Arc::clone(&self.setup);
         let placed: Option<Vec<(usize, Arc<Pool>)>> = hold
@@ -697,8 +696,7 @@ impl Governor {
             .collect();
         let Some(placed) = placed else {
             let no = No::new(Reason::PolicyViolation, "a pool that it draws on is gone; ask anew");
-            let (effect, why, _) = self.refused(deciding, no, Vec::new());
-            return (effect, why);
+            return self.refused(deciding, no, Vec::new());
         };
         let first = placed.first().map(|(_, pool)| Arc::clone(&pool.unit));
         let mut lines = Vec::with_capacity(hold.pools.len());
@@ -727,13 +725,11 @@ impl Governor {
             }
             Ok(Room::At(_)) => {
                 let no = No::new(Reason::HardLimitReached, "there is no room to go on; stop now");
-                let (effect, why, _) = self.refused(deciding, no, Vec::new());
-                (effect, why)
+                self.refused(deciding, no, Vec::new())
             }
             Err(no) => {
                 let drawn = lines.iter().map(|line| line.drawn(None)).collect();
-                let (effect, why, _) = self.refused(deciding, no, drawn);
-                (effect, why)
+                self.refused(deciding, no, drawn)
             }
         }
     }
@@ -795,12 +791,7 @@ impl Governor {
         (effect, String::new())
     }
 
-    fn refused(
-        &self,
-        deciding: &mut Deciding<'_>,
-        no: No,
-        drawn: Vec<Drawn>,
-    ) -> (Decided, String, Option<Arc<Named>>) {
+    fn refused(&self, deciding: &mut Deciding<'_>, no: No, drawn: Vec<Drawn>) -> (Decided, String) {
         if let Some(pool) = &no.pool {
             deciding.step(pool, "deny", || ("there is room".to_owned(), no.why.clone()));
         }
@@ -810,7 +801,7 @@ impl Governor {
             retry_at: no.retry_at,
             ..Self::base(deciding, Answer::DenyWithReason, drawn)
         };
-        (effect, no.why, None)
+        (effect, no.why)
     }
 
     /// The decision as it is told.

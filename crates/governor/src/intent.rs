@@ -47,11 +47,13 @@ impl Asker {
         }
     }
 
-    pub(crate) fn may_be(&self, agent: &str) -> bool {
+    /// May it say to be this agent?
+    pub fn may_be(&self, agent: &str) -> bool {
         covers(&self.agents, agent)
     }
 
-    pub(crate) fn may_use(&self, identity: &str) -> bool {
+    /// May it name this credential?
+    pub fn may_use(&self, identity: &str) -> bool {
         covers(&self.identities, identity)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tollgate_gate::Gate;
-use tollgate_governor::Observation;
+use tollgate_gate::{Gate, observations};
+use tollgate_governor::Learned;
 use tollgate_outbound::{BadSource, PollResult, Poller};
 
 use crate::config::Poll;
@@ -33,19 +33,7 @@ pub(crate) fn start(
 }
 
 async fn tell(gate: &Gate, poll: &Poll, result: PollResult) {
-    let seen: Vec<Observation> = result
-        .reports
-        .into_iter()
-        .map(|report| Observation {
-            remaining: report
-                .remaining
-                .or_else(|| Some(report.limit?.saturating_sub(report.used?))),
-            name: report.name,
-            limit: report.limit,
-            reset_at: report.reset_at_ms,
-            closed_until: None,
-        })
-        .collect();
+    let seen = observations(&Learned { reports: result.reports, retry_at_ms: None });
     if seen.is_empty() {
         return;
     }

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tollgate_contract::{Error, id::IntentId, redact::redacted, text::hex};
 use tollgate_governor::{
-    Ask, Asker, Decision, Effect, Event, Expected, Fresh, Intent, Observation, Work,
+    Ask, Asker, Decision, Effect, Event, Expected, Fresh, GhostWork, Intent, Observation, Report,
+    Work,
 };
 use tollgate_ledger::Beside;
 
 use super::{
-    CONTEXT_KEPT_MS, CONTEXTS, Made, another_request, ghost,
+    CONTEXT_KEPT_MS, CONTEXTS, Made, another_request,
     live::{self, Live},
-    report_of, report_refused,
+    report_refused,
 };
 
 /// An ask, as a door understood it.
@@ -155,13 +156,14 @@ impl UsageReport {
             workload,
             scope,
         });
-        let report = tollgate_governor::Report {
+        let report = Report {
+            asker: &self.asker,
             is_trusted: self.is_trusted,
-            work: work.map(|work| ghost(work, &identity)),
+            intent: self.intent,
+            work: work.map(|work| GhostWork { work, identity: &identity }),
             by_pool: self.by_pool,
             actual: self.actual,
             nothing: self.nothing,
-            ..report_of(&self.asker, self.intent)
         };
         let began_at = self
             .began_at

@@ -26,8 +26,8 @@ use tollgate_contract::{
     text::Clean,
 };
 use tollgate_governor::{
-    About, Asker, Configured, Decision, Effect, Event, Fresh, GhostWork, GovernorConfig, Halt,
-    Intent, Named, Observation, Per, Report, ReportRefused, Setup, Target,
+    About, Asker, Configured, Decision, Effect, Event, Fresh, GovernorConfig, Halt, Intent, Named,
+    Observation, Per, ReportRefused, Setup, Target,
 };
 use tollgate_ledger::{Appended, Batch, Beside, Head, Ledger, LedgerError, NewEvent, Reader, Work};
 
@@ -546,22 +546,4 @@ fn another_request() -> Error {
     let problem =
         "the request_id was used before for another intent; use a new one for a new intent";
     Conflict::new(Clean::already(problem.to_owned())).into()
-}
-
-/// Who reports, and for which work.
-fn ghost<'a>(work: tollgate_governor::Work<'a>, identity: &'a Arc<str>) -> GhostWork<'a> {
-    GhostWork { work, identity }
-}
-
-/// A report about nothing but an intent.
-fn report_of<'a>(asker: &'a Asker, intent: Option<IntentId>) -> Report<'a> {
-    Report {
-        asker,
-        is_trusted: false,
-        intent,
-        work: None,
-        by_pool: Vec::new(),
-        actual: tollgate_governor::Expected::UNKNOWN,
-        nothing: false,
-    }
 }

@@ -421,7 +421,7 @@ impl From<Decision> for DecisionBody {
         let is_denied = decision.answer == Answer::DenyWithReason;
         #[expect(clippy::cast_precision_loss, reason = "a wait of minutes, in milliseconds")]
         let wait_seconds = (decision.wait_ms > 0).then_some(decision.wait_ms as f64 / 1000.0);
-        let summary = decision.summary();
+        let (summary, retryable) = (decision.summary(), decision.is_retryable());
         let identity_switch = decision.identity_switch;
         let modified = wait_seconds.is_some() || identity_switch.is_some();
         Self {
@@ -429,8 +429,7 @@ impl From<Decision> for DecisionBody {
             decision: decision.answer.as_str(),
             status: decision.answer.as_str(),
             reason: decision.reason,
-            retryable: is_denied
-                .then_some(decision.retry_at.is_some() || decision.reason == Some(Reason::Halted)),
+            retryable: is_denied.then_some(retryable),
             retry_at: decision.retry_at.map(rfc3339),
             modifications: modified.then_some(Modifications { wait_seconds, identity_switch }),
             valid_until: decision.valid_until.map(rfc3339),
@@ -696,16 +695,10 @@ impl Usage {
                 Some(names([self.agent_id, self.identity_id, self.workload_id, self.scope_id])?)
             }
         };
-        if let Some([agent, identity, ..]) = &work {
-            let may = |claims: &[String], name: &str| {
-                claims.iter().any(|claim| match claim.strip_suffix('*') {
-                    Some(beginning) => name.starts_with(beginning),
-                    None => claim == name,
-                })
-            };
-            if !may(&asker.agents, agent) || !may(&asker.identities, identity) {
-                return Err(refuse("the key may not speak for this agent or identity"));
-            }
+        if let Some([agent, identity, ..]) = &work
+            && !(asker.may_be(agent) && asker.may_use(identity))
+        {
+            return Err(refuse("the key may not speak for this agent or identity"));
         }
         let (by_pool, actual) = match self.actual_cost {
             Some(Actual::ByPool(pools)) => (pools.into_iter().collect(), Expected::UNKNOWN),

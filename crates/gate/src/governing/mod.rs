@@ -154,8 +154,15 @@ where
 
     fn done(self: Box<Self>, result: Result<&[Appended], LedgerError>) {
         let Self { shared, gives, tell, .. } = *self;
-        let failed = result.is_err();
-        if shared.degraded.load(Ordering::Relaxed) != failed {
+        // Where nothing was to be stored, nothing is known of whether it can be.
+        let told = match &result {
+            Ok([]) => None,
+            Ok(_) => Some(false),
+            Err(_) => Some(true),
+        };
+        if let Some(failed) = told
+            && shared.degraded.load(Ordering::Relaxed) != failed
+        {
             shared.degraded.store(failed, Ordering::Relaxed);
         }
         let answer = match (result, gives) {

@@ -95,6 +95,7 @@ fn github_is_asked_for_its_own_count_and_believed() {
     daemon.until("the next poll is heard", || {
         daemon.pool("github:core", Some("pat:one"))["left"].as_u64().unwrap() <= 1000
     });
+    daemon.until("the drift is stored", || !daemon.events_of("drift_detected").is_empty());
     let drift = daemon.events_of("drift_detected");
     assert_eq!(drift[0]["payload"]["pool"], "github:core", "{drift:?}");
     assert!(drift[0]["payload"]["ours"].as_i64() > drift[0]["payload"]["theirs"].as_i64());

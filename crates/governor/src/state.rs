@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
@@ -13,7 +13,7 @@ use crate::{
     conduct::Conduct,
     config::{GovernorConfig, PoolConfig},
     effect::{
-        About, Decided, Drawn, Effect, Event, Expired, Halt, Heard, Hint, Registered, Spent,
+        About, Decided, Drawn, Effect, Ended, Event, Expired, Halt, Heard, Hint, Registered, Spent,
         Target, Used,
     },
     identity::Identities,
@@ -46,7 +46,7 @@ pub struct Governor {
     /// Meters of pools that are configured no more, while something is held in them.
     retired: HashMap<Arc<str>, Retired>,
     /// Shared, so that a snapshot of very many costs little.
-    pub(crate) holds: HashMap<IntentId, Arc<OpenHold>>,
+    pub(crate) holds: HashMap<IntentId, Arc<OpenHold>, ByRandom>,
     /// When holds expire.
     due: BTreeSet<(i64, IntentId)>,
     /// When those that have expired are forgotten.
@@ -69,6 +69,32 @@ struct Retired {
     config: PoolConfig,
     pool: Arc<Pool>,
     meters: Meters,
+}
+
+/// Finds intents by what is random in their names. They are made here: nobody can choose names that meet.
+pub(crate) type ByRandom = BuildHasherDefault<LastEight>;
+
+/// The last eight bytes of what is hashed.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct LastEight(u64);
+
+impl Hasher for LastEight {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk() {
+            // Two bits of a name of this kind are always the same; they must not decide where it goes.
+            self.0 = u64::from_be_bytes(*last).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 ^= number;
+    }
+
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// The meters of one pool, by key.
@@ -156,7 +182,7 @@ impl Governor {
             setup: Arc::new(setup),
             meters,
             retired: HashMap::new(),
-            holds: HashMap::new(),
+            holds: HashMap::default(),
             due: BTreeSet::new(),
             memories: BTreeSet::new(),
             requests: HashMap::new(),
@@ -183,6 +209,14 @@ impl Governor {
     /// The pool of this name, also one that is configured no more and still has something in it.
     pub(crate) fn pool_of(&self, id: &str) -> Option<&Arc<Pool>> {
         self.setup.by_id(id).or_else(|| self.retired.get(id).map(|retired| &retired.pool))
+    }
+
+    /// The same, where it probably is.
+    pub(crate) fn pool_near(&self, id: &Arc<str>, hint: Hint) -> Option<&Arc<Pool>> {
+        match self.setup.place_near(id, hint) {
+            Some(place) => self.setup.pool(place),
+            None => self.retired.get(id).map(|retired| &retired.pool),
+        }
     }
 
     /// The last moment that is known.
@@ -416,38 +450,39 @@ impl Governor {
     fn expired(&mut self, expired: &Expired) {
         let now = self.now;
         for ended in &expired.holds {
-            let Some(hold) = self.remove(ended.intent_id).filter(|hold| !hold.is_over) else {
+            let intent = ended.intent_id;
+            let Some(kept) = self.holds.get_mut(&intent).filter(|hold| !hold.is_over) else {
                 continue;
             };
-            for end in &ended.pools {
-                let Some(drawn) =
-                    hold.pools.iter().find(|d| d.pool == end.pool && d.key == end.key)
-                else {
-                    continue;
+            // What is left of it is a memory, where it was. Only what was charged can be corrected later.
+            let hold = Arc::make_mut(kept);
+            hold.is_over = true;
+            let (from, until, who) = (hold.from, hold.until, hold.who);
+            let mut pools = std::mem::take(&mut hold.pools);
+            self.due.remove(&(until, intent));
+            pools.retain(|drawn| {
+                let same = |end: &&Ended| end.pool == drawn.pool && end.key == drawn.key;
+                let Some(end) = ended.pools.iter().find(same) else { return false };
+                let part = Hold {
+                    from,
+                    to: drawn.to.unwrap_or(until),
+                    amount: drawn.amount,
+                    principal: who,
                 };
-                let part = hold.part(drawn);
-                let Some((_, meter)) = self.meter(&end.pool, &end.key, drawn.hint) else {
-                    continue;
-                };
-                if end.released {
-                    meter.settle(part, 0, now, now);
-                } else {
-                    meter.expire(part, now);
+                if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
+                    if end.released {
+                        meter.settle(part, 0, now, now);
+                    } else {
+                        meter.expire(part, now);
+                    }
                 }
-            }
-            // Only what was charged can be corrected later.
-            let charged = |drawn: &Drawn| {
-                drawn.amount > 0
-                    && ended
-                        .pools
-                        .iter()
-                        .any(|e| e.pool == drawn.pool && e.key == drawn.key && !e.released)
-            };
-            let pools: Vec<Drawn> = hold.pools.iter().filter(|d| charged(d)).cloned().collect();
-            if !pools.is_empty() {
-                let over = OpenHold { pools, is_over: true, ..OpenHold::clone(&hold) };
-                self.memories.insert((over.until.saturating_add(REMEMBERED), ended.intent_id));
-                self.holds.insert(ended.intent_id, Arc::new(over));
+                drawn.amount > 0 && !end.released
+            });
+            if pools.is_empty() {
+                self.holds.remove(&intent);
+            } else if let Some(hold) = self.holds.get_mut(&intent).map(Arc::make_mut) {
+                hold.pools = pools;
+                self.memories.insert((until.saturating_add(REMEMBERED), intent));
             }
         }
     }

@@ -231,7 +231,7 @@ impl Governor {
             pool: Arc::clone(&drawn.pool),
             key: Arc::clone(&drawn.key),
             amount: drawn.amount,
-            released: self.pool_of(&drawn.pool).is_none_or(|pool| pool.releases),
+            released: self.pool_near(&drawn.pool, drawn.hint).is_none_or(|pool| pool.releases),
         };
         Some(ExpiredHold {
             intent_id,

@@ -68,7 +68,7 @@ pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
     let file: PathBuf = folder.join(FILE);
     // Without the thread there are no snapshots, and starts take longer.
     let _ = std::thread::Builder::new().name("governor-snapshots".to_owned()).spawn(move || {
-        step_back(10);
+        step_back(19);
         for taken in receive {
             let written = serde_json::to_vec(&taken).map_err(std::io::Error::other);
             if let Err(error) = written.and_then(|bytes| secret_file::write(&file, &bytes)) {

@@ -53,7 +53,7 @@ impl Projection {
         // The folder stays taken until the thread has closed what it has open in it.
         let (following, taken) = (Arc::clone(&shared), Arc::clone(folder));
         let thread = spawn("ledger-queries", move || {
-            step_back(10);
+            step_back(19);
             follow(&following, opened);
             drop(taken);
         })?;

@@ -235,9 +235,12 @@ struct Expired<'a> {
 
 #[derive(Deserialize)]
 struct Hold<'a> {
-    agent_id: Option<String>,
-    identity_id: Option<String>,
-    workload_id: Option<String>,
+    #[serde(borrow, default)]
+    agent_id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    identity_id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    workload_id: Cow<'a, str>,
     #[serde(borrow, default)]
     pools: Vec<Left<'a>>,
 }
@@ -303,9 +306,9 @@ impl Sums {
         let told: Expired<'_> = serde_json::from_slice(payload).ok()?;
         for hold in &told.holds {
             let of = self.numbers_of(Of {
-                agent_id: hold.agent_id.as_deref().unwrap_or_default(),
-                identity_id: hold.identity_id.as_deref().unwrap_or_default(),
-                workload_id: hold.workload_id.as_deref().unwrap_or_default(),
+                agent_id: &hold.agent_id,
+                identity_id: &hold.identity_id,
+                workload_id: &hold.workload_id,
             });
             for one in &hold.pools {
                 let (expired, released) =

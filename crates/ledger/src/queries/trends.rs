@@ -7,7 +7,7 @@ use std::{
 };
 
 use rusqlite::{Connection, Row, params, params_from_iter};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::index::Select;
 use crate::reader::{bounded, place};
@@ -235,14 +235,22 @@ struct Expired<'a> {
 
 #[derive(Deserialize)]
 struct Hold<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "name_or_none")]
     agent_id: Cow<'a, str>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "name_or_none")]
     identity_id: Cow<'a, str>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "name_or_none")]
     workload_id: Cow<'a, str>,
     #[serde(borrow, default)]
     pools: Vec<Left<'a>>,
+}
+
+/// A name, not copied where it stands as it is; empty where there is none.
+fn name_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+    #[derive(Deserialize)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+    let name = Option::<Name<'de>>::deserialize(deserializer)?;
+    Ok(name.map_or(Cow::Borrowed(""), |Name(name)| name))
 }
 
 #[derive(Deserialize)]

@@ -17,6 +17,7 @@ mod config;
 mod decide;
 mod decision;
 mod effect;
+mod forecast;
 mod headers;
 mod identity;
 mod intent;
@@ -40,6 +41,7 @@ pub use effect::{
     About, Answer, Configured, Decided, Deleted, Drawn, Effect, Ended, Event, Expired, ExpiredHold,
     Halt, Heard, Registered, Spent, Target, Told, Used,
 };
+pub use forecast::{Basis, Forecast};
 pub use headers::{Learned, ProviderReport, from_headers};
 pub use identity::{Identities, Named};
 pub use intent::{Asker, Expected, Intent, LOCAL, UNKNOWN, whole};

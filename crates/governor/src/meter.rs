@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bucket::Bucket,
+    forecast::{Burn, Forecast},
     profile::{NoRoom, Profile},
     setup::Pool,
     window::Window,
@@ -35,6 +36,9 @@ pub struct Meter {
     learned: Option<Learned>,
     /// Until when the provider wants nobody to come.
     closed_until: i64,
+    /// How fast it is used up.
+    #[serde(default)]
+    burn: Burn,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,6 +144,7 @@ impl Meter {
             shares: Shares::default(),
             learned: None,
             closed_until: i64::MIN,
+            burn: Burn::default(),
         }
     }
 
@@ -239,6 +244,7 @@ impl Meter {
             Counted::Windows(profile) => profile.take(hold.from, hold.to, hold.amount),
             Counted::Bucket(bucket) => bucket.hold(hold.from, hold.amount),
         }
+        self.burn.note(now, hold.amount as f64);
         self.open = self.open.saturating_add(hold.amount);
         if hold.from > now {
             *self.booked.entry(hold.from).or_default() += hold.amount;
@@ -263,6 +269,7 @@ impl Meter {
             Counted::Windows(profile) => profile.give_back(hold.from, hold.to, hold.amount),
             Counted::Bucket(bucket) => bucket.settle(hold.from, hold.amount, 0),
         }
+        self.burn.note(now, -(hold.amount as f64));
         self.close(hold, now);
     }
 
@@ -276,6 +283,7 @@ impl Meter {
             }
             Counted::Bucket(bucket) => bucket.settle(hold.from, hold.amount, used),
         }
+        self.burn.note(now, used as f64 - hold.amount as f64);
         self.close(hold, now);
         if let Some(learned) = &mut self.learned {
             learned.settled.push_back((now, used));
@@ -310,6 +318,7 @@ impl Meter {
                 bucket.charge(used);
             }
         }
+        self.burn.note(now, used as f64 - hold.amount as f64);
     }
 
     /// Counts what was spent without a hold.
@@ -318,6 +327,7 @@ impl Meter {
             Counted::Windows(profile) => profile.take(now, to, amount),
             Counted::Bucket(bucket) => bucket.charge(amount),
         }
+        self.burn.note(now, amount as f64);
     }
 
     fn close(&mut self, hold: Hold, now: i64) {
@@ -356,6 +366,39 @@ impl Meter {
         if let (Some(correction), Counted::Windows(profile)) = (heard.correction, &mut self.counted)
         {
             profile.take(now, heard.corrected_to.unwrap_or(now), correction);
+            self.burn.note(now, correction as f64);
+        }
+    }
+
+    /// What is to be expected, with `asked` and without; `None` where there is nothing to run out of, or
+    /// nothing is known of when it is full again.
+    pub fn forecast(&self, pool: &Pool, now: i64, asked: u64) -> Option<Forecast> {
+        let limit = self.limit(pool)?;
+        match &self.counted {
+            Counted::Windows(profile) => {
+                let ahead = match pool.window {
+                    Window::Concurrency => return None,
+                    Window::Sliding { length } => length,
+                    _ => pool.window.reset_after(now, self.reset_at())?.saturating_sub(now),
+                };
+                let mut levels = profile.levels(now).peekable();
+                let mut taken = 0;
+                Some(Forecast::of(&self.burn, now, ahead, asked, |at| {
+                    // At its very end everything is there again.
+                    let moment = now.saturating_add(at.min(ahead.saturating_sub(1)));
+                    while let Some((_, level)) = levels.next_if(|(from, _)| *from <= moment) {
+                        taken = level;
+                    }
+                    limit as f64 - taken as f64
+                }))
+            }
+            Counted::Bucket(bucket) => {
+                let Window::Bucket { refill, per } = pool.window else { return None };
+                let each = refill as f64 / per as f64;
+                let ahead = (limit as f64 / each).min(i64::MAX as f64) as i64;
+                let left = bucket.left() as f64;
+                Some(Forecast::of(&self.burn, now, ahead, asked, |at| left + each * at as f64))
+            }
         }
     }
 

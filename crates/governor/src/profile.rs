@@ -116,7 +116,7 @@ impl Profile {
     }
 
     /// The levels from `from` on: what is taken at `from`, and after each change.
-    fn levels(&self, from: i64) -> impl Iterator<Item = (i64, u64)> {
+    pub(crate) fn levels(&self, from: i64) -> impl Iterator<Item = (i64, u64)> {
         let mut level = self.taken;
         let mut after = self.changes.iter().peekable();
         while let Some((_, change)) = after.next_if(|(at, _)| **at <= from) {

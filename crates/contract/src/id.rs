@@ -11,7 +11,9 @@ use crate::text::Quoted;
 
 /// A text that is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text} is not an id of the form `{prefix}` followed by 32 lower-case hex digits")]
+#[error(
+    "{text} is not an id as the gate gives them: `{prefix}` followed by a UUID of version 7 in 32 lower-case hex digits"
+)]
 pub struct IdError {
     text: Quoted,
     prefix: &'static str,

@@ -21,7 +21,7 @@ fn an_id_of_another_kind_or_shape_is_refused() {
     assert!(CallId::parse("call_00000000000040008000000000000000").is_err());
     assert_eq!(
         CallId::parse("nope").unwrap_err().to_string(),
-        "`nope` is not an id of the form `call_` followed by 32 lower-case hex digits"
+        "`nope` is not an id as the gate gives them: `call_` followed by a UUID of version 7 in 32 lower-case hex digits"
     );
 }
 

@@ -199,6 +199,30 @@ impl Arrived {
         Ok(Arc::clone(tool))
     }
 
+    /// Asks everything again that was asked before a wait: a key may have been withdrawn meanwhile, work
+    /// halted, a policy changed. A refusal is explained as any other; otherwise the first explanation stands.
+    pub(crate) fn still_may(&mut self) -> Result<(), Error> {
+        let before = std::mem::take(&mut self.explain);
+        let gate = Arc::clone(&self.gate);
+        let principal = self.principal();
+        let caller = Caller { identity: principal.identity(), ..self.call.caller.clone() };
+        let layers = self.layers(&principal);
+        let manifest = gate.registry.manifest();
+        let request = Request { manifest, tool: &self.call.tool, caller: &caller, layers: &layers };
+        check_policy(&request, &mut self.explain)?;
+        let unknown = || UnknownTool::new(self.call.tool.as_str(), None);
+        let tool = gate.registry.tool(&self.call.tool).ok_or_else(unknown)?;
+        let (contract, schema) = (&tool.contract, tool.input_schema.as_ref());
+        check_input(contract, schema, &self.call.input, &mut self.explain)?;
+        check_trade(contract, &self.call.input, &layers, &mut self.explain)?;
+        self.feasible(&principal, tool)?;
+        if check_approval(contract, &self.call.input, &layers, &mut self.explain) {
+            return Err(self.no_approver(tool)?);
+        }
+        self.explain = before;
+        Ok(())
+    }
+
     /// Makes sure that a call with an Idempotency-Key is the only one of its name.
     async fn claim(&self, tool: &Arc<Tool>, caller: Option<KeyId>) -> Result<Claimed, Error> {
         let Some(text) = &self.call.idempotency_key else { return Ok(Claimed::Nothing) };

@@ -176,6 +176,10 @@ impl Arrived {
                     return Err(Cancelled::new(tool.contract.name.clone()).into());
                 }
             }
+            if let Err(error) = self.still_may() {
+                self.give_back(&held).await;
+                return Err(error);
+            }
         }
         let pools = decision.pools.iter().map(|pool| pool.id.to_string()).collect();
         let wait_ms = Some(wait).filter(|wait| *wait > 0);

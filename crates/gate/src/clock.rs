@@ -66,7 +66,9 @@ pub fn rfc3339(ms: i64) -> String {
     // Every decision tells several times, so that this is worth being quick.
     match u64::try_from(ms) {
         Ok(ms) if ms < YEAR_10000 => quick(ms),
-        _ => Timestamp::from_millisecond(ms)
+        // Whatever is later than can be written is as good as never.
+        Ok(_) => quick(YEAR_10000 - 1),
+        Err(_) => Timestamp::from_millisecond(ms)
             .map_or_else(|_| ms.to_string(), |time| format!("{time:.3}")),
     }
 }

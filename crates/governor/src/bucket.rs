@@ -55,6 +55,11 @@ impl Bucket {
         self.parts(self.capacity.saturating_sub(held))
     }
 
+    /// The lowest level: a debt of a whole bucket. Whoever reports nonsense must not close it for ever.
+    fn least(&self) -> i128 {
+        -self.parts(self.capacity)
+    }
+
     /// What the bucket is at `at` if nothing is taken out meanwhile.
     fn later(&self, ahead: Ahead, at: i64) -> Ahead {
         let passed = at.saturating_sub(ahead.at).max(0);
@@ -141,17 +146,17 @@ impl Bucket {
             if *booked == 0 {
                 self.booked.remove(&from);
             }
-            self.level -= self.parts(used);
+            self.charge(used);
             return;
         }
         self.held = self.held.saturating_sub(held);
         self.level += self.parts(held) - self.parts(used);
-        self.level = self.level.min(self.most(self.held));
+        self.level = self.level.clamp(self.least(), self.most(self.held));
     }
 
     /// Takes out what was used without being held, even if it is not there.
     pub(crate) fn charge(&mut self, amount: u64) {
-        self.level -= self.parts(amount);
+        self.level = (self.level - self.parts(amount)).max(self.least());
     }
 
     /// Puts back what was taken out and not used.

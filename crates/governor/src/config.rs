@@ -95,7 +95,8 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// What is counted.
     pub fn unit(&self) -> &str {
-        let usual = if self.window == WindowConfig::Concurrency { "slots" } else { "calls" };
+        let counts_slots = matches!(self.window, WindowConfig::Concurrency {});
+        let usual = if counts_slots { "slots" } else { "calls" };
         self.unit.as_deref().unwrap_or(usual)
     }
 
@@ -104,7 +105,7 @@ impl PoolConfig {
             id: id.to_owned(),
             unit: None,
             limit: Some(limit),
-            window: WindowConfig::Concurrency,
+            window: WindowConfig::Concurrency {},
             per: Per::Global,
             hard: true,
             price: 0,
@@ -193,7 +194,7 @@ pub enum WindowConfig {
         zone: String,
     },
     /// At the same time.
-    Concurrency,
+    Concurrency {},
     /// What the provider says.
     Provider {
         /// How long its windows are at most.
@@ -240,7 +241,7 @@ impl WindowConfig {
                 })?;
                 (Window::Calendar(calendar), None)
             }
-            Self::Concurrency => (Window::Concurrency, None),
+            Self::Concurrency {} => (Window::Concurrency, None),
             Self::Provider { every, stale_after, .. } => {
                 let stale = stale_after.as_deref().map_or(Ok(USUAL_STALE), duration)?;
                 (Window::Provider { length: duration(every)? }, Some(stale))

@@ -9,12 +9,11 @@ use crate::{
     decision::{Decision, PoolShown, TraceStep},
     effect::{About, Answer, Decided, Drawn, Effect, Event, Hint, Registered, Target},
     identity::Named,
-    intent::{Asker, Expected, Intent, UNKNOWN},
+    intent::{Asker, Intent, UNKNOWN},
     meter::Asked,
     profile::NoRoom,
     setup::{Pool, Work},
-    state::{Governor, Meters, OpenHold, principal},
-    usage::in_dollars,
+    state::{Governor, Meters, principal},
 };
 
 /// The key of a pool that is not counted for each.
@@ -75,11 +74,11 @@ pub struct Outcome {
 pub struct AnotherRequest;
 
 /// What is asked of one meter.
-struct Line {
-    place: usize,
-    pool: Arc<Pool>,
-    key: Arc<str>,
-    asked: Asked,
+pub(crate) struct Line {
+    pub(crate) place: usize,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) key: Arc<str>,
+    pub(crate) asked: Asked,
 }
 
 impl Line {
@@ -91,7 +90,7 @@ impl Line {
         }
     }
 
-    fn drawn(&self, to: Option<i64>) -> Drawn {
+    pub(crate) fn drawn(&self, to: Option<i64>) -> Drawn {
         let pool = Arc::clone(&self.pool.id);
         let hint = Hint(self.place);
         Drawn { pool, key: Arc::clone(&self.key), amount: self.asked.amount, to, hint }
@@ -100,15 +99,15 @@ impl Line {
 
 /// A no, and why.
 #[derive(Debug, Clone)]
-struct No {
-    reason: Reason,
-    pool: Option<Arc<str>>,
-    retry_at: Option<i64>,
-    why: String,
+pub(crate) struct No {
+    pub(crate) reason: Reason,
+    pub(crate) pool: Option<Arc<str>>,
+    pub(crate) retry_at: Option<i64>,
+    pub(crate) why: String,
 }
 
 impl No {
-    fn new(reason: Reason, why: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: Reason, why: impl Into<String>) -> Self {
         Self { reason, pool: None, retry_at: None, why: why.into() }
     }
 
@@ -118,19 +117,19 @@ impl No {
 }
 
 /// Where there is room.
-enum Room {
+pub(crate) enum Room {
     Now,
     At(i64),
 }
 
 /// What is known of an ask while it is decided.
-struct Deciding<'a> {
-    ask: &'a Ask<'a>,
-    now: i64,
-    agent: Arc<str>,
+pub(crate) struct Deciding<'a> {
+    pub(crate) ask: &'a Ask<'a>,
+    pub(crate) now: i64,
+    pub(crate) agent: Arc<str>,
     /// Who asks, among those who share a pool.
-    who: u64,
-    urgency: Urgency,
+    pub(crate) who: u64,
+    pub(crate) urgency: Urgency,
     trace: Vec<TraceStep>,
     /// Why its urgency is not what it claims.
     demotion: Option<String>,
@@ -407,12 +406,12 @@ impl Governor {
             ("a route maps the work".to_owned(), pools.join(", "))
         });
         let no = match self.find(deciding, &lines, false) {
-            Ok(Room::Now) => return (self.approved(deciding, &lines, deciding.now, false), None),
-            Ok(Room::At(at)) => return (self.approved(deciding, &lines, at, false), None),
+            Ok(Room::Now) => return (self.approved(deciding, &lines, deciding.now), None),
+            Ok(Room::At(at)) => return (self.approved(deciding, &lines, at), None),
             Err(no) => no,
         };
         if let Some((lines, other)) = self.switch(deciding, &no) {
-            let (mut effect, why) = self.approved(deciding, &lines, deciding.now, false);
+            let (mut effect, why) = self.approved(deciding, &lines, deciding.now);
             effect.decision = Answer::ApproveWithModifications;
             return ((effect, why), Some(other));
         }
@@ -421,7 +420,12 @@ impl Governor {
     }
 
     /// What the work draws on, meter by meter.
-    fn lines(&mut self, deciding: &Deciding<'_>, identity: &Arc<str>, name: &str) -> Vec<Line> {
+    pub(crate) fn lines(
+        &mut self,
+        deciding: &Deciding<'_>,
+        identity: &Arc<str>,
+        name: &str,
+    ) -> Vec<Line> {
         let intent = deciding.ask.intent;
         let work = Work {
             agent: &intent.agent_id,
@@ -441,7 +445,7 @@ impl Governor {
     }
 
     /// Lets the time pass for each line's meter, and works out for how long and beside what it must fit.
-    fn prepared(&mut self, mut lines: Vec<Line>, deciding: &Deciding<'_>) -> Vec<Line> {
+    pub(crate) fn prepared(&mut self, mut lines: Vec<Line>, deciding: &Deciding<'_>) -> Vec<Line> {
         let longest = self.setup.longest_validity();
         let usual = lines.iter().map(|line| line.pool.validity).min().unwrap_or(0);
         let hinted = deciding.ask.intent.duration_ms.unwrap_or(0).max(0);
@@ -463,7 +467,7 @@ impl Governor {
     }
 
     /// The first moment within reach at which every line fits.
-    fn find(
+    pub(crate) fn find(
         &self,
         deciding: &mut Deciding<'_>,
         lines: &[Line],
@@ -664,76 +668,6 @@ impl Governor {
         None
     }
 
-    /// Goes on with an earlier hold: what is added is held in addition, and all of it is valid for longer.
-    fn renew(&mut self, deciding: &mut Deciding<'_>, earlier: IntentId) -> (Decided, String) {
-        let asker = deciding.ask.asker;
-        let is_own = |hold: &&Arc<OpenHold>| {
-            hold.account == asker.account && *hold.agent == *deciding.agent && !hold.is_over
-        };
-        let Some(hold) = self.holds.get(&earlier).filter(is_own).cloned() else {
-            let why = "there is no open hold of this caller under that name; ask anew";
-            let no = No::new(Reason::PolicyViolation, why);
-            return self.refused(deciding, no, Vec::new());
-        };
-        let intent = deciding.ask.intent;
-        let own = self.identities.by_name(&intent.identity_id).map(|named| &*named.pseudonym);
-        if own != Some(&*hold.identity)
-            || intent.workload_id != *hold.workload
-            || intent.scope_id != *hold.scope
-        {
-            let why = "a renewal names the same identity, workload and scope as the intent that it renews";
-            let no = No::new(Reason::PolicyViolation, why);
-            return self.refused(deciding, no, Vec::new());
-        }
-        let setup = Arc::clone(&self.setup);
-        let placed: Option<Vec<(usize, Arc<Pool>)>> = hold
-            .pools
-            .iter()
-            .map(|drawn| {
-                let place = setup.place_of(&drawn.pool)?;
-                Some((place, Arc::clone(setup.pool(place)?)))
-            })
-            .collect();
-        let Some(placed) = placed else {
-            let no = No::new(Reason::PolicyViolation, "a pool that it draws on is gone; ask anew");
-            return self.refused(deciding, no, Vec::new());
-        };
-        let first = placed.first().map(|(_, pool)| Arc::clone(&pool.unit));
-        let mut lines = Vec::with_capacity(hold.pools.len());
-        let mut money = 0_u128;
-        for (drawn, (place, pool)) in hold.pools.iter().zip(placed) {
-            let is_first = first.as_ref() == Some(&pool.unit);
-            let mut added = added(&intent.expected, &pool, is_first);
-            if pool.is_money() {
-                added = added.max(in_dollars(money));
-            }
-            money += u128::from(added) * u128::from(pool.price);
-            let amount = drawn.amount.saturating_add(added);
-            let asked = Asked { amount, validity: 0, kept_free: 0 };
-            lines.push(Line { place, pool, key: Arc::clone(&drawn.key), asked });
-        }
-        let lines = self.prepared(lines, deciding);
-        // Whether it fits is asked as if the earlier hold were not there.
-        self.lift(earlier);
-        let found = self.find(deciding, &lines, true);
-        self.put_back(&hold);
-        match found {
-            Ok(Room::Now) => {
-                let (mut effect, why) = self.approved(deciding, &lines, deciding.now, true);
-                effect.renews = true;
-                (effect, why)
-            }
-            Ok(Room::At(_)) => {
-                let no = No::new(Reason::HardLimitReached, "there is no room to go on; stop now");
-                self.refused(deciding, no, Vec::new())
-            }
-            Err(no) => {
-                let drawn = lines.iter().map(|line| line.drawn(None)).collect();
-                self.refused(deciding, no, drawn)
-            }
-        }
-    }
-
     fn base(deciding: &Deciding<'_>, decision: Answer, pools: Vec<Drawn>) -> Decided {
         let (asker, intent) = (deciding.ask.asker, deciding.ask.intent);
         Decided {
@@ -756,12 +690,11 @@ impl Governor {
         }
     }
 
-    fn approved(
+    pub(crate) fn approved(
         &self,
         deciding: &mut Deciding<'_>,
         lines: &[Line],
         from: i64,
-        renews: bool,
     ) -> (Decided, String) {
         let validity = lines.first().map_or(0, |line| line.asked.validity);
         let until = from.saturating_add(validity);
@@ -782,16 +715,17 @@ impl Governor {
             });
         }
         let answer = if waits { Answer::ApproveWithModifications } else { Answer::Approve };
-        let effect = Decided {
-            from: Some(from),
-            until: Some(until),
-            renews,
-            ..Self::base(deciding, answer, drawn)
-        };
+        let effect =
+            Decided { from: Some(from), until: Some(until), ..Self::base(deciding, answer, drawn) };
         (effect, String::new())
     }
 
-    fn refused(&self, deciding: &mut Deciding<'_>, no: No, drawn: Vec<Drawn>) -> (Decided, String) {
+    pub(crate) fn refused(
+        &self,
+        deciding: &mut Deciding<'_>,
+        no: No,
+        drawn: Vec<Drawn>,
+    ) -> (Decided, String) {
         if let Some(pool) = &no.pool {
             deciding.step(pool, "deny", || ("there is room".to_owned(), no.why.clone()));
         }
@@ -846,7 +780,7 @@ impl Governor {
 
 impl Deciding<'_> {
     /// The key within a pool.
-    fn key(&self, pool: &Pool, identity: &Arc<str>) -> Arc<str> {
+    pub(crate) fn key(&self, pool: &Pool, identity: &Arc<str>) -> Arc<str> {
         use crate::config::Per;
         match pool.per {
             Per::Global => Arc::clone(&EVERYONE),
@@ -856,11 +790,6 @@ impl Deciding<'_> {
             Per::Account => Arc::clone(&self.ask.asker.account),
         }
     }
-}
-
-/// What a renewal adds: only what it says.
-fn added(expected: &Expected, pool: &Pool, is_first: bool) -> u64 {
-    if expected.is_unknown() { 0 } else { expected.of(&pool.unit, is_first).unwrap_or(0) }
 }
 
 /// A time behind `at` by at most a sixteenth of the wait.

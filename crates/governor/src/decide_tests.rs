@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     config::GovernorConfig,
     effect::Halt,
-    intent::LOCAL,
+    intent::{Expected, LOCAL},
     usage::{GhostWork, Observation, Report, ReportRefused},
 };
 
@@ -808,4 +808,148 @@ fn the_state_is_the_fold_of_its_events_and_survives_as_a_snapshot() {
     let mut other = Scene { governor: restored, events: Vec::new(), now: scene.now, number: 999 };
     let again = other.ask(&intent());
     assert_eq!((next.answer, next.wait_ms, next.pools), (again.answer, again.wait_ms, again.pools));
+}
+
+#[test]
+fn a_renewal_never_shortens_what_was_promised() {
+    let mut scene = Scene::new(one_pool(1, r#"{"kind": "concurrency"}"#));
+    let long = Intent { duration_ms: Some(600_000), ..intent() };
+    let first = scene.ask(&long);
+    let until = first.valid_until.unwrap();
+    assert!(until > scene.now + 60_000);
+    let renewed = scene.ask(&Intent { renew: Some(first.intent), ..costs(0.0) });
+    assert_eq!((renewed.answer, renewed.valid_until), (Answer::Approve, Some(until)));
+    scene.now = until - 1;
+    scene.expire();
+    assert_eq!(scene.ask(&by("other", Urgency::High)).answer, Answer::DenyWithReason);
+}
+
+#[test]
+fn a_renewal_draws_on_what_the_routes_say_now() {
+    let pools = |routes: &str| {
+        config(&format!(
+            r#"{{"pools": [{{"id": "p:a", "limit": 100, "window": {FIXED_HOUR}}},
+                           {{"id": "p:b", "unit": "points", "limit": 50, "window": {FIXED_HOUR}}}],
+                 "routes": [{{"workload": "fill", "pools": [{{"id": "p:b", "cost": 1}}]}}, {routes}]}}"#
+        ))
+    };
+    let own = r#"{"workload": "repo_scan", "pools": [{"id": "p:a"}]}"#;
+    let more = r#"{"workload": "repo_scan", "pools": [{"id": "p:a"}, {"id": "p:b", "cost": 1}]}"#;
+    let mut scene = Scene::new(pools(own));
+    let first = scene.ask(&intent()).intent;
+    let fill = Intent { workload_id: "fill".to_owned(), ..costs(50.0) };
+    assert_eq!(scene.ask(&fill).answer, Answer::Approve);
+    let configured =
+        crate::effect::Configured { governor: Some(pools(more)), about: serde_json::Map::new() };
+    let effect = Effect::Configured(Box::new(configured));
+    scene.governor.apply(&Event { ts: scene.now, about: About::default(), effect });
+    let again = Intent {
+        renew: Some(first),
+        expected: Expected::parse("1 call, 10 points").unwrap(),
+        ..intent()
+    };
+    let refused = scene.ask(&again);
+    assert_eq!(refused.reason, Some(Reason::HardLimitReached));
+    assert_eq!(refused.pool.as_deref(), Some("p:b"));
+    assert!(!refused.is_retryable(), "what already runs cannot wait");
+    scene.now += HOUR;
+    let first = scene.ask(&intent()).intent;
+    let renewed = scene.ask(&Intent { renew: Some(first), ..again });
+    assert_eq!(renewed.answer, Answer::Approve);
+    assert_eq!(scene.left("p:b"), 39, "one for the ask, ten for the renewal");
+}
+
+#[test]
+fn a_window_that_ends_later_than_was_thought_keeps_what_was_spent_in_it() {
+    let mut scene = Scene::new(provider());
+    let ends = scene.now + 9000;
+    let id = scene.ask(&costs(1.0)).intent;
+    scene.observe(100, 100, ends, scene.now);
+    scene.report(id, 1, true).unwrap();
+    let id = scene.ask(&costs(99.0)).intent;
+    scene.report(id, 99, true).unwrap();
+    scene.now += 5000;
+    scene.observe(100, 0, ends + 600_000, scene.now);
+    scene.now = ends + 100;
+    assert_eq!(scene.left("github:core"), 0);
+    assert_eq!(scene.ask(&intent()).answer, Answer::DenyWithReason);
+    scene.now = ends + 600_000;
+    assert_eq!(scene.left("github:core"), 100);
+}
+
+#[test]
+fn a_window_that_has_really_begun_anew_is_fresh() {
+    let mut scene = Scene::new(provider());
+    let ends = scene.now + 9000;
+    let id = scene.ask(&costs(1.0)).intent;
+    scene.observe(100, 100, ends, scene.now);
+    scene.report(id, 1, true).unwrap();
+    let id = scene.ask(&costs(99.0)).intent;
+    scene.report(id, 99, true).unwrap();
+    // The provider's clock is a little ahead of ours.
+    scene.now = ends - 1000;
+    scene.observe(100, 100, ends + HOUR, scene.now);
+    scene.now = ends;
+    assert_eq!(scene.left("github:core"), 100);
+}
+
+#[test]
+fn an_observed_window_that_ends_later_keeps_all_that_was_counted() {
+    let window = r#"{"kind": "fixed", "every": "1h", "aligned": "observed"}"#;
+    let mut scene = Scene::new(one_pool(5, window));
+    let heard = |scene: &mut Scene, reset_at: i64| {
+        let seen = Observation { reset_at: Some(reset_at), ..Observation::default() };
+        let pools = [("p:a".into(), "".into(), 0)];
+        scene.governor.observe(&pools, &[seen], scene.now, true, scene.now);
+    };
+    let ends = scene.now + 60_000;
+    heard(&mut scene, ends);
+    let id = scene.ask(&costs(5.0)).intent;
+    scene.report(id, 5, true).unwrap();
+    // Rounded seconds: it moves a little, up to the very end.
+    scene.now = ends - 500;
+    heard(&mut scene, ends + 1000);
+    scene.now = ends + 500;
+    assert_eq!(scene.left("p:a"), 0);
+    scene.now = ends + 1000;
+    assert_eq!(scene.left("p:a"), 5);
+}
+
+#[test]
+fn nonsense_does_not_close_a_bucket_for_ever() {
+    let mut scene = Scene::new(one_pool(100, r#"{"kind": "bucket", "refill": 10, "every": "1s"}"#));
+    let ids = [(); 3].map(|()| scene.ask(&costs(0.0)).intent);
+    for id in ids {
+        let asker = Asker::local();
+        let report = Report {
+            asker: &asker,
+            is_trusted: false,
+            intent: Some(id),
+            work: None,
+            by_pool: Vec::new(),
+            actual: Expected::number(1e15).unwrap(),
+            nothing: false,
+        };
+        scene.governor.report(&report, scene.now).unwrap();
+    }
+    let decision = scene.ask(&intent());
+    assert_eq!(decision.answer, Answer::ApproveWithModifications);
+    assert!((10_100..=10_800).contains(&decision.wait_ms), "a whole bucket, and one more");
+}
+
+#[test]
+fn what_is_booked_in_the_same_window_is_not_left() {
+    let mut scene = Scene::new(config(
+        r#"{"pools": [{"id": "p:day", "limit": 10, "window": {"kind": "calendar", "every": "day"}},
+                      {"id": "p:few", "limit": 6, "window": {"kind": "sliding", "every": "20s"}}],
+            "routes": [{"pools": [{"id": "p:day"}, {"id": "p:few"}]}],
+            "governor": {"horizon_seconds": {"high": 60, "normal": 60, "background": 60}}}"#,
+    ));
+    let mut answers: Vec<Answer> = Vec::new();
+    for number in 0..11 {
+        answers.push(scene.ask(&by(&format!("agent-{number}"), Urgency::High)).answer);
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.is_approval()).count(), 10);
+    assert!(answers.contains(&Answer::ApproveWithModifications));
+    assert_eq!(scene.left("p:day"), 0);
 }

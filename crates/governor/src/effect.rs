@@ -339,6 +339,18 @@ pub struct Heard {
     /// Until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_to: Option<i64>,
+    /// What counts on until `reset_at`, because the window ends later than was thought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
+}
+
+/// What counts on behind the end that a window was thought to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// That end.
+    pub from: i64,
+    /// How much.
+    pub amount: u64,
 }
 
 /// Two numbers for readers.

@@ -126,7 +126,9 @@ impl Expected {
             let mut words = part.split_whitespace();
             let number = words.next()?.replace('_', "").parse::<f64>().ok().and_then(whole)?;
             let unit = words.next().map(|unit| singular(&unit.to_ascii_lowercase()).into());
-            if words.next().is_some() || amounts.len() >= 8 {
+            // Among several, one without a unit is rather a comma within a number.
+            let is_unclear = unit.is_none() && text.contains(',');
+            if words.next().is_some() || amounts.len() >= 8 || is_unclear {
                 return None;
             }
             amounts.push((unit, number));

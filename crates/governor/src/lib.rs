@@ -23,6 +23,7 @@ mod identity;
 mod intent;
 mod meter;
 mod profile;
+mod renew;
 mod setup;
 mod state;
 mod time;
@@ -38,8 +39,8 @@ pub use config::{
 pub use decide::{AnotherRequest, Ask, Fresh, Outcome};
 pub use decision::{Decision, PoolShown, TraceStep};
 pub use effect::{
-    About, Answer, Configured, Decided, Deleted, Drawn, Effect, Ended, Event, Expired, ExpiredHold,
-    Halt, Heard, Registered, Spent, Target, Told, Used,
+    About, Answer, Carried, Configured, Decided, Deleted, Drawn, Effect, Ended, Event, Expired,
+    ExpiredHold, Halt, Heard, Registered, Spent, Target, Told, Used,
 };
 pub use forecast::{Basis, Forecast};
 pub use headers::{Learned, ProviderReport, from_headers};

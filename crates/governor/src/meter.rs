@@ -368,6 +368,11 @@ impl Meter {
             profile.take(now, heard.corrected_to.unwrap_or(now), correction);
             self.burn.note(now, correction as f64);
         }
+        if let (Some(carried), Some(until), Counted::Windows(profile)) =
+            (heard.carried, heard.reset_at, &mut self.counted)
+        {
+            profile.take(carried.from, until, carried.amount);
+        }
     }
 
     /// What is to be expected, with `asked` and without; `None` where there is nothing to run out of, or
@@ -410,10 +415,29 @@ impl Meter {
         }
     }
 
+    /// The most that is taken at any moment of the window that goes on now: what is booked in it is not left.
+    fn most_taken(&self, pool: &Pool, now: i64) -> u64 {
+        let Counted::Windows(profile) = &self.counted else { return self.taken(pool, now) };
+        let end = match pool.window {
+            Window::Sliding { length } => Some(now.saturating_add(length)),
+            _ => pool.window.reset_after(now, self.reset_at()),
+        };
+        profile.peak(now, end.unwrap_or(now))
+    }
+
+    /// What of it still counts at a later moment.
+    pub(crate) fn taken_later(&self, at: i64) -> u64 {
+        match &self.counted {
+            Counted::Windows(profile) => profile.taken(at),
+            Counted::Bucket(_) => 0,
+        }
+    }
+
     /// As it is shown. Time was let pass before.
     pub fn read(&self, pool: &Pool, now: i64) -> Reading {
         let limit = self.limit(pool);
         let taken = self.taken(pool, now);
+        let most = self.most_taken(pool, now);
         let booked: u64 = self.booked.values().sum();
         let held = self.open.saturating_sub(booked);
         let reset_at = match &self.counted {
@@ -425,7 +449,7 @@ impl Meter {
             used: taken.saturating_sub(held),
             held,
             booked,
-            left: limit.map(|limit| limit.saturating_sub(taken)),
+            left: limit.map(|limit| limit.saturating_sub(most)),
             estimated: self.estimated.taken(now).min(taken.saturating_sub(held)),
             reset_at,
             reported_at: self.learned.as_ref().and_then(|learned| learned.reported_at),

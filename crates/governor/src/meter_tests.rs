@@ -121,3 +121,56 @@ fn a_pool_that_becomes_a_bucket_counts_what_was_spent() {
     assert_eq!(meter.read(&bucket, 1).left, Some(3));
     assert!(GovernorConfig::usual().build(0).is_ok());
 }
+
+/// Takes one call every second for a while, as most clients do: held, and never settled.
+fn drained(pool: &Pool, seconds: i64) -> (Meter, i64) {
+    let start = 1_800_000_000_000;
+    let mut meter = Meter::new(pool, start);
+    for second in 0..seconds {
+        let now = start + second * 1000;
+        meter.advance(now);
+        let held = hold(pool, &meter, now, now + 100, 1);
+        meter.hold(held, now);
+        meter.expire(held, now);
+    }
+    let now = start + seconds * 1000;
+    meter.advance(now);
+    (meter, now)
+}
+
+#[test]
+fn a_forecast_knows_when_a_window_ends() {
+    // Ten minutes into the hour, one a second: 3,600 until its end.
+    let hour = r#"{"kind": "fixed", "every": "1h"}"#;
+    let looked = |limit: u64, asked: u64| {
+        let pool = pool(hour, limit);
+        let (meter, now) = drained(&pool, 600);
+        meter.forecast(&pool, now, asked).unwrap()
+    };
+    let short = looked(2000, 0);
+    assert!(short.p_exhaust > 0.99, "{short:?}");
+    assert!((1_300_000..1_500_000).contains(&short.exhausted_in[0].unwrap()), "{short:?}");
+    let enough = looked(5000, 0);
+    assert!(enough.p_exhaust < 0.01 && enough.exhausted_in == [None; 3], "{enough:?}");
+    assert!(looked(5000, 3000).p_exhaust_with > 0.99);
+}
+
+#[test]
+fn a_forecast_counts_what_comes_back() {
+    // One a second, and each counts for a minute: sixty at a time, for ever.
+    let sliding = r#"{"kind": "sliding", "every": "1m"}"#;
+    let enough = pool(sliding, 90);
+    let (meter, now) = drained(&enough, 300);
+    assert!(meter.forecast(&enough, now, 0).unwrap().p_exhaust < 0.1);
+    let bucket = |refill: u64| {
+        let text = format!(r#"{{"kind": "bucket", "refill": {refill}, "every": "10s"}}"#);
+        let pool = pool(&text, 500);
+        let (meter, now) = drained(&pool, 300);
+        meter.forecast(&pool, now, 0).unwrap().p_exhaust
+    };
+    assert!(bucket(20) < 0.01, "it refills faster than it is used");
+    assert!(bucket(2) > 0.9, "it refills more slowly");
+    let running = pool(r#"{"kind": "concurrency"}"#, 5);
+    let (meter, now) = drained(&running, 5);
+    assert_eq!(meter.forecast(&running, now, 0), None, "leases are not used up");
+}

@@ -72,7 +72,7 @@ impl Pool {
         let at = |what: &str| format!("pools[{place}].{what}");
         if !is_pool_id(&config.id) {
             let problem = format!(
-                "`{}` is no name of a pool; write it as provider:name, in small letters, digits, `_`, `-` and `.`",
+                "`{}` is no name of a pool; write it as provider:name, in small letters, digits, `_`, `-`, `.` and `/`",
                 config.id
             );
             return Err(SetupError::new(at("id"), problem));
@@ -100,7 +100,8 @@ impl Pool {
             }
         }
         if matches!(window, Window::Bucket { refill: 0 | LARGEST_AMOUNT.., .. }) {
-            return Err(SetupError::new(at("window.refill"), "is at least 1"));
+            let problem = format!("is from 1 to {}", LARGEST_AMOUNT - 1);
+            return Err(SetupError::new(at("window.refill"), problem));
         }
         if config.price > LARGEST_AMOUNT {
             return Err(SetupError::new(at("price"), "is too large"));

@@ -55,7 +55,7 @@ fn a_configuration_that_cannot_work_does_not_load_and_says_why() {
                 r#"{"id": "p:a", "limit": 1, "window": {"kind": "bucket", "refill": 0, "every": "1s"}}"#,
             ),
             "pools[0].window.refill",
-            "at least 1",
+            "from 1 to",
         ),
         (
             pool(

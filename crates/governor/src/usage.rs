@@ -7,8 +7,8 @@ use tollgate_contract::id::IntentId;
 use crate::{
     config::Per,
     effect::{
-        About, Deleted, Drawn, Effect, Ended, Event, Expired, ExpiredHold, Halt, Heard, Hint,
-        Spent, Told, Used,
+        About, Carried, Deleted, Drawn, Effect, Ended, Event, Expired, ExpiredHold, Halt, Heard,
+        Hint, Spent, Told, Used,
     },
     identity::Named,
     intent::{Asker, Expected},
@@ -294,6 +294,7 @@ impl Governor {
             .and_then(|place| self.meters.get_mut(place))
             .and_then(|meters| meters.get_mut(key));
         let (mut taken, mut open, mut settled, mut known) = (0, 0, 0, None);
+        let mut beyond = 0;
         let mut limit = pool.limit;
         if let Some(meter) = meter {
             meter.advance(now);
@@ -304,6 +305,7 @@ impl Governor {
             (taken, open) = (meter.taken(pool, now), meter.open());
             settled = meter.settled_since(began_at);
             known = meter.reset_at();
+            beyond = known.map_or(0, |end| meter.taken_later(end.max(now)));
             limit = meter.limit(pool);
         }
         let provides = matches!(pool.window, Window::Provider { .. });
@@ -330,13 +332,14 @@ impl Governor {
         }
         let limit = said_limit.or(limit);
         let remaining = seen.remaining.filter(|_| provides);
-        let mut correction = None;
+        let (mut correction, mut used) = (None, None);
         if let (Some(limit), Some(remaining)) = (limit, remaining) {
             // What is on its way, and what the provider may not have seen when it answered.
             let unseen = open.saturating_add(settled).saturating_sub(own);
             let theirs = remaining.saturating_sub(unseen);
             let ours = limit.saturating_sub(taken);
             correction = Some(ours.saturating_sub(theirs)).filter(|missing| *missing > 0);
+            used = Some(limit.saturating_sub(theirs));
             let tolerance = (limit / 100).max(10);
             if ours.abs_diff(theirs) > tolerance && known.is_some() {
                 let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -346,6 +349,16 @@ impl Governor {
         let corrected_to = correction.map(|_| {
             let end = reset_at.or(known).filter(|end| *end > now);
             end.unwrap_or_else(|| pool.window.forgotten_at(now, None))
+        });
+        let ends = known.filter(|end| now < *end && reset_at.is_some_and(|reset| *end < reset));
+        let carried = ends.and_then(|from| {
+            // What the provider has counted in its window, or else all that we have. Shortly before the end of
+            // ours, one that ends much later is the next one.
+            let is_same =
+                from - now > SAME_RESET || reset_at.is_some_and(|reset| reset - from <= SAME_RESET);
+            let counted = used.or_else(|| is_same.then_some(taken))?;
+            let already = beyond.saturating_add(correction.unwrap_or(0));
+            Some(Carried { from, amount: counted.saturating_sub(already) })
         });
         let heard = Heard {
             pool: Arc::clone(&pool.id),
@@ -358,6 +371,7 @@ impl Governor {
             closed_until: seen.closed_until.map(|until| until.min(now.saturating_add(length))),
             correction,
             corrected_to,
+            carried: carried.filter(|carried| carried.amount > 0),
         };
         let event = Event { ts: now, about: About::default(), effect: Effect::Heard(heard) };
         self.apply(&event);

@@ -10,6 +10,7 @@ use tollgate_contract::{
     redact::is_sensitive_field,
     text::{Clean, nearest, plain_shape},
 };
+use toml::de::{DeTable, DeValue};
 
 use crate::policy::Policy;
 
@@ -55,6 +56,17 @@ impl PolicyError {
     pub fn of(field: &str, problem: &str) -> Self {
         let message = Clean::new(problem);
         Self { field: field.to_owned(), message, suggestion: None, position: None }
+    }
+
+    /// The same with its place in the TOML text that it was found in: that of the field, or of what should
+    /// have it where it is missing.
+    #[must_use]
+    pub fn placed(self, text: &str) -> Self {
+        if self.position.is_some() {
+            return self;
+        }
+        let start = start_of(text, &self.field);
+        Self { position: start.and_then(|start| position_at(text, start)), ..self }
     }
 
     /// The field, dotted; empty where the file as a whole is wrong.
@@ -282,11 +294,40 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, format: Format) -> Result<T, P
 }
 
 fn toml_error(text: &str, path: &str, error: &toml::de::Error) -> PolicyError {
-    let position = error.span().and_then(|span| text.get(..span.start)).map(|before| Position {
+    let position = error.span().and_then(|span| position_at(text, span.start));
+    shape_error(path, error.message(), position)
+}
+
+fn position_at(text: &str, start: usize) -> Option<Position> {
+    let before = text.get(..start)?;
+    Some(Position {
         line: before.matches('\n').count() + 1,
         column: before.rsplit('\n').next().unwrap_or_default().chars().count() + 1,
-    });
-    shape_error(path, error.message(), position)
+    })
+}
+
+/// Where a field such as `pools[0].window.every` stands, or the last part of its path that is there.
+fn start_of(text: &str, field: &str) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let mut table = document.get_ref();
+    let mut found = None;
+    for part in field.split('.') {
+        let (name, place) = match part.strip_suffix(']').and_then(|part| part.split_once('[')) {
+            Some((name, place)) => (name, place.parse::<usize>().ok()),
+            None => (part, None),
+        };
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { break };
+        found = Some(key.span().start);
+        let mut value = value.get_ref();
+        if let (DeValue::Array(array), Some(place)) = (value, place) {
+            let Some(element) = array.get(place) else { break };
+            found = Some(element.span().start);
+            value = element.get_ref();
+        }
+        let DeValue::Table(inner) = value else { break };
+        table = inner;
+    }
+    found
 }
 
 /// An error of the shape of the file, with the nearest of the words that would have fitted.

@@ -272,7 +272,7 @@ pub(crate) struct AskArgs {
     pub(crate) urgency: Option<String>,
 
     /// What it will take: a number, or with units, such as '100 points'.
-    #[arg(long, value_name = "COST")]
+    #[arg(long, value_name = "COST", allow_hyphen_values = true)]
     pub(crate) cost: Option<String>,
 
     /// How long it will run: 90s, 15m.

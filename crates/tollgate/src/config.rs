@@ -133,6 +133,13 @@ impl Config {
     /// Reads a configuration from its text.
     pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
         let config: Self = PolicySet::parse_among(text)?;
+        config.check().map_err(|error| error.placed(text))?;
+        Ok(config)
+    }
+
+    /// Passes if what is written means something.
+    fn check(&self) -> Result<(), PolicyError> {
+        let config = self;
         config.policies().check_names()?;
         let setup = config
             .governor_config()
@@ -183,7 +190,12 @@ impl Config {
                 return Err(PolicyError::of("daemon.allowed_origins", problem));
             }
         }
-        Ok(config)
+        if config.webhooks.allowed_hosts.iter().any(|host| !is_host(host)) {
+            let problem =
+                "is the name of a host, such as hooks.example, without a scheme or a path";
+            return Err(PolicyError::of("webhooks.allowed_hosts", problem));
+        }
+        Ok(())
     }
 
     /// Reads a file.
@@ -296,6 +308,12 @@ fn is_origin(text: &str) -> bool {
     host.is_some_and(|host| !host.is_empty() && host.chars().all(is_plain))
 }
 
+/// Is this the name or the address of a host, and nothing else?
+fn is_host(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    !text.is_empty() && !text.contains("://") && text.chars().all(is_plain)
+}
+
 /// What `tollgate init` writes.
 pub(crate) const COMMENTED: &str = include_str!("tollgate.toml");
 
@@ -336,6 +354,18 @@ mod tests {
         assert_eq!(error.suggestion(), Some("max_connections"));
         let error = Config::parse("[policies.reader]\nmaxSideEfect = \"none\"\n").unwrap_err();
         assert_eq!(error.suggestion(), Some("maxSideEffect"));
+        // What is written well and means nothing has a place too.
+        let pool =
+            "[[pools]]\nid = \"p:a\"\nlimit = 0\nwindow = { kind = \"fixed\", every = \"0s\" }\n";
+        let at = |text: &str| {
+            let place = Config::parse(text).unwrap_err().position().unwrap();
+            (place.line, place.column)
+        };
+        assert_eq!(at(pool), (4, 1));
+        assert_eq!(at(&pool.replace("0s", "1h")), (3, 1));
+        let whole = pool.replace("limit = 0", "limit = 5").replace("0s", "1h");
+        assert_eq!(at(&format!("{whole}\n[[routes]]\npools = [{{ id = \"p:b\" }}]\n")), (7, 12));
+        assert_eq!(at(&format!("# one\n{whole}{whole}")), (6, 1));
         let error = Config::parse("[deamon]\n").unwrap_err();
         assert_eq!(error.suggestion(), Some("daemon"));
         assert!(Config::parse("[policies.readonly]\n").is_err());

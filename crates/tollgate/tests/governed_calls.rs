@@ -79,3 +79,54 @@ fn what_is_halted_cannot_be_called() {
     assert_eq!(daemon.cli(&["resume", "--workload", "system.time"]).code, 0);
     assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
 }
+
+/// One call now, and the next one five seconds later.
+const SLOW: &str = "[[pools]]\nid = \"t:times\"\nlimit = 1\nwindow = { kind = \"bucket\", refill = 1, every = \"5s\" }\n\n[[routes]]\nworkload = \"system.*\"\npools = [{ id = \"t:times\" }]\n";
+
+/// A call that waits for room while something happens. Gives its answer, and how many calls were started.
+fn waiting_while(
+    key: impl FnOnce(&Daemon) -> String,
+    happens: impl FnOnce(&Daemon),
+) -> (Value, usize) {
+    let daemon = Daemon::configured(SLOW);
+    let key = key(&daemon);
+    assert_eq!(daemon.call("system.time", &key, "{}").status, 200);
+    let body = json!({"input": {}, "wait": 60}).to_string();
+    let answer = std::thread::scope(|scope| {
+        let call = scope.spawn(|| daemon.post("/v1/tools/system.time/call", Some(&key), &body));
+        daemon.until("it waits", || daemon.events_of("intent_decided").len() == 2);
+        happens(&daemon);
+        call.join().unwrap()
+    });
+    // The room that it did not use is there again.
+    daemon.until("its hold is settled", || daemon.pool("t:times", None)["held"] == 0);
+    (answer.json(), daemon.events_of("call_started").len())
+}
+
+#[test]
+fn a_call_that_waits_when_everything_is_halted_does_not_run() {
+    let (answer, started) = waiting_while(Daemon::admin, |daemon| {
+        assert_eq!(daemon.cli(&["halt"]).code, 0);
+    });
+    assert_eq!((&answer["error"]["code"], started), (&json!("HALTED"), 1));
+}
+
+#[test]
+fn a_call_that_waits_when_its_work_is_halted_does_not_run() {
+    let (answer, started) = waiting_while(Daemon::admin, |daemon| {
+        assert_eq!(daemon.cli(&["halt", "--workload", "system.time"]).code, 0);
+    });
+    assert_eq!((&answer["error"]["code"], started), (&json!("HALTED"), 1));
+}
+
+#[test]
+fn a_call_that_waits_when_its_key_is_revoked_does_not_run() {
+    let worker = |daemon: &Daemon| {
+        let worker = json!({"name": "worker", "scopes": ["call"]});
+        daemon.new_key(&worker).1
+    };
+    let (answer, started) = waiting_while(worker, |daemon| {
+        assert_eq!(daemon.cli(&["key", "revoke", "worker"]).code, 0);
+    });
+    assert_eq!((&answer["error"]["code"], started), (&json!("INVALID_API_KEY"), 1));
+}

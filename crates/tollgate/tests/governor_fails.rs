@@ -263,3 +263,19 @@ fn a_provider_of_which_nothing_is_known_is_tried_one_by_one() {
     }
     assert_eq!(daemon.pool("p:core", None)["left"], 54);
 }
+
+#[test]
+fn a_snapshot_that_was_damaged_is_not_believed() {
+    let daemon = Daemon::configured("");
+    for _ in 0..3 {
+        daemon.ask(&intent("crawler-01", "repo_scan"));
+    }
+    let before = state(&daemon);
+    // As if one had been taken: what is in it is not what its checksum says.
+    for damaged in ["", "{}", "0000\n{\"format\":2}", "not a snapshot at all"] {
+        std::fs::write(daemon.data().join("governor.snapshot"), damaged).unwrap();
+    }
+    let daemon = daemon.again();
+    assert_eq!(state(&daemon), before);
+    assert!(daemon.logged().contains("snapshot is not used"), "{}", daemon.logged());
+}

@@ -2,12 +2,14 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::mpsc,
 };
 
 use serde::{Deserialize, Serialize};
-use tollgate_contract::{Error, error::Internal, id::IntentId};
+use sha2::{Digest, Sha256};
+use tollgate_contract::{Error, error::Internal, id::IntentId, text::hex};
 use tollgate_governor::{About, Effect, Event, Governor, GovernorConfig, Named, Snapshot};
 use tollgate_ledger::{Head, LedgerError, Reader, StoredEvent, step_back};
 
@@ -18,7 +20,7 @@ use crate::secret_file;
 const FILE: &str = "governor.snapshot";
 
 /// Counted up by whoever changes what a snapshot means. Another format is not read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// How many events are read at a time.
 const AT_A_TIME: u64 = 2000;
@@ -37,10 +39,33 @@ impl Taken {
         Self { format: FORMAT, seq: head.seq, hash: head.hash.to_string(), state }
     }
 
+    /// The file's content: a checksum, and behind it what it is of. A snapshot that was damaged would be
+    /// believed otherwise.
+    fn written(&self) -> serde_json::Result<Vec<u8>> {
+        let state = serde_json::to_vec(self)?;
+        let mut bytes = format!("{}\n", checksum(&state)).into_bytes();
+        bytes.extend(state);
+        Ok(bytes)
+    }
+
+    /// Reads what is in the folder, if it is sound; else it is as if there were none, and it is said why.
     fn read(folder: &Path) -> Option<Self> {
-        let bytes = fs::read(folder.join(FILE)).ok()?;
-        let taken: Self = serde_json::from_slice(&bytes).ok()?;
-        (taken.format == FORMAT).then_some(taken)
+        let bytes = match fs::read(folder.join(FILE)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => return unused(&error),
+        };
+        let line = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+        let (sum, state) = bytes.split_at_checked(line)?;
+        let state = state.strip_prefix(b"\n").unwrap_or(state);
+        if sum != checksum(state).as_bytes() {
+            return unused(&"it is damaged, or of another version");
+        }
+        match serde_json::from_slice::<Self>(state) {
+            Ok(taken) if taken.format == FORMAT => Some(taken),
+            Ok(_) => unused(&"it is of another version"),
+            Err(error) => unused(&error),
+        }
     }
 
     /// Is the event that it was taken behind really in this ledger?
@@ -49,6 +74,15 @@ impl Taken {
         let found = reader.tail(before, 1)?;
         Ok(found.first().is_some_and(|e| e.seq == self.seq && e.hash.to_string() == self.hash))
     }
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes)).to_string()
+}
+
+fn unused<T>(problem: &dyn std::fmt::Display) -> Option<T> {
+    tracing::warn!(%problem, "the governor's snapshot is not used; all events are read instead");
+    None
 }
 
 /// What a checkpoint says of the governor.
@@ -70,7 +104,7 @@ pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
     let _ = std::thread::Builder::new().name("governor-snapshots".to_owned()).spawn(move || {
         step_back(19);
         for taken in receive {
-            let written = serde_json::to_vec(&taken).map_err(std::io::Error::other);
+            let written = taken.written().map_err(std::io::Error::other);
             if let Err(error) = written.and_then(|bytes| secret_file::write(&file, &bytes)) {
                 tracing::warn!(%error, "a snapshot of the governor cannot be written");
             }

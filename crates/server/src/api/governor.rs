@@ -173,23 +173,33 @@ struct Identities {
 #[serde(deny_unknown_fields, default)]
 struct What {
     /// An agent.
-    #[schemars(length(min = 1, max = 200))]
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
     agent: Option<String>,
     /// A credential.
-    #[schemars(length(min = 1, max = 200))]
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
     identity: Option<String>,
     /// A kind of work, or a tool.
-    #[schemars(length(min = 1, max = 200))]
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
     workload: Option<String>,
     /// A place.
-    #[schemars(length(min = 1, max = 200))]
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
     scope: Option<String>,
     /// A pool.
-    #[schemars(length(min = 1, max = 200))]
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
     pool: Option<String>,
     /// Why, for whoever asks later.
     #[schemars(length(max = 200))]
     reason: Option<String>,
+}
+
+/// A name that is there is a name: one that is null would stop everything.
+fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// What came of it.
@@ -351,13 +361,20 @@ fn shown(gate: &tollgate_gate::Gate) -> Vec<HaltShown> {
 
 async fn halt(ask: Ask<Nothing, Json<What>>, resumes: bool) -> Result<Reply<Halted>, Failed> {
     let What { agent, identity, workload, scope, pool, reason } = ask.body.0;
-    let named = [&agent, &identity, &workload, &scope, &pool];
-    if named.iter().filter(|name| name.is_some()).count() > 1 {
+    let named = [
+        ("agent", &agent),
+        ("identity", &identity),
+        ("workload", &workload),
+        ("scope", &scope),
+        ("pool", &pool),
+    ];
+    if named.iter().filter(|(_, name)| name.is_some()).count() > 1 {
         return Err(refuse("one thing at a time: name one of agent, identity, workload, scope, pool, or none for everything").into());
     }
-    for text in named.into_iter().flatten() {
-        name("the name", text)?;
-        ask.app.gate.governing().check_name("the name", text)?;
+    for (what, text) in named {
+        let Some(text) = text else { continue };
+        name(what, text)?;
+        ask.app.gate.governing().check_name(what, text)?;
     }
     if let Some(reason) = &reason {
         name("reason", reason)?;

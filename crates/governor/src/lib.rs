@@ -22,6 +22,7 @@ mod identity;
 mod intent;
 mod meter;
 mod profile;
+mod rules;
 mod setup;
 mod state;
 mod time;
@@ -45,6 +46,11 @@ pub use identity::{Identities, Named};
 pub use intent::{Asker, Expected, Intent, LOCAL, UNKNOWN, whole};
 pub use meter::{Asked, Hold, Meter, Reading};
 pub use profile::{NoRoom, Profile};
+pub use rules::{
+    Action, AgentFacts, DuringConfig, Evaluated, ExampleConfig, Expectation, Facts, ForecastFacts,
+    Head, IdentityFacts, IntentFacts, Kind, Matched, PoolFacts, Position, Rule, RuleConfig,
+    RuleError, Rules, Said, Urgencies, VARIABLES, Variable, Wait, strictest,
+};
 pub use setup::{Draw, Pool, Setup, SetupError, Work};
 pub use state::{Governor, OpenHold, REQUEST_REMEMBERED, Snapshot};
 pub use time::SteadyTime;

@@ -160,14 +160,14 @@ fn is_unit(unit: &str) -> bool {
 
 /// A name, or the beginning of one.
 #[derive(Debug, Clone, PartialEq)]
-enum Pattern {
+pub(crate) enum Pattern {
     Any,
     Is(Box<str>),
     Begins(Box<str>),
 }
 
 impl Pattern {
-    fn parse(text: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, String> {
         let Some(text) = text else { return Ok(Self::Any) };
         match text.strip_suffix('*') {
             Some("") => Ok(Self::Any),
@@ -177,7 +177,7 @@ impl Pattern {
         }
     }
 
-    fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Is(text) => **text == *name,

@@ -1,5 +1,6 @@
 //! What an operator writes: pools, routes and how the governor behaves. It is read as a whole or not at all.
 
+use crate::rules::RuleConfig;
 use serde::{Deserialize, Serialize};
 use tollgate_contract::{
     Urgency,
@@ -22,6 +23,9 @@ pub struct GovernorConfig {
     pub pools: Vec<PoolConfig>,
     /// Which work draws on which pools.
     pub routes: Vec<RouteConfig>,
+    /// What a person wants beyond the limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleConfig>,
     /// How the governor behaves.
     pub governor: Settings,
 }
@@ -37,13 +41,14 @@ impl GovernorConfig {
         };
         let draw = DrawConfig { id: DEFAULT_POOL.to_owned(), cost: None, worst: None };
         let route = RouteConfig { pools: vec![draw], ..RouteConfig::default() };
-        Self { pools: vec![pool], routes: vec![route], governor: Settings::default() }
+        let (pools, routes) = (vec![pool], vec![route]);
+        Self { pools, routes, rules: Vec::new(), governor: Settings::default() }
     }
 
     /// The configuration itself, or the usual pool where it names none.
     pub fn or_usual(self) -> Self {
         if self.pools.is_empty() && self.routes.is_empty() {
-            Self { governor: self.governor, ..Self::usual() }
+            Self { governor: self.governor, rules: self.rules, ..Self::usual() }
         } else {
             self
         }
@@ -90,6 +95,10 @@ pub struct PoolConfig {
     /// How long an approval is valid.
     #[serde(default)]
     pub valid_for: Option<String>,
+    /// What is not urgent is refused when it would exhaust the pool, before it is full again, with a higher
+    /// probability than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk_limit: Option<f64>,
 }
 
 impl PoolConfig {
@@ -112,6 +121,7 @@ impl PoolConfig {
             on_expiry: OnExpiry::Charge,
             trust_usage: false,
             valid_for: None,
+            risk_limit: None,
         }
     }
 }

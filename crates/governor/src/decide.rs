@@ -10,9 +10,10 @@ use crate::{
     effect::{About, Answer, Decided, Drawn, Effect, Event, Hint, Registered, Target},
     identity::Named,
     intent::{Asker, Intent, UNKNOWN},
-    meter::Asked,
+    judge::{RuleMatch, RuleVerdict, Ruled},
+    meter::{Asked, Meter},
     profile::NoRoom,
-    setup::{Pool, Work},
+    setup::{Draw, Pool, Work},
     state::{Governor, Meters, principal},
 };
 
@@ -111,7 +112,12 @@ impl No {
         Self { reason, pool: None, retry_at: None, why: why.into() }
     }
 
-    fn by(pool: &Pool, reason: Reason, retry_at: Option<i64>, why: impl Into<String>) -> Self {
+    pub(crate) fn by(
+        pool: &Pool,
+        reason: Reason,
+        retry_at: Option<i64>,
+        why: impl Into<String>,
+    ) -> Self {
         Self { reason, pool: Some(Arc::clone(&pool.id)), retry_at, why: why.into() }
     }
 }
@@ -132,15 +138,38 @@ pub(crate) struct Deciding<'a> {
     pub(crate) urgency: Urgency,
     trace: Vec<TraceStep>,
     /// Why its urgency is not what it claims.
-    demotion: Option<String>,
+    pub(crate) demotion: Option<String>,
+    /// The rules that matched, and what those say that only warn.
+    pub(crate) rules: Vec<RuleMatch>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Deciding<'_> {
-    fn step(&mut self, policy: &str, result: &'static str, why: impl FnOnce() -> (String, String)) {
+    pub(crate) fn step(
+        &mut self,
+        policy: &str,
+        result: &'static str,
+        why: impl FnOnce() -> (String, String),
+    ) {
         if self.ask.wants_trace {
             let (condition, reason) = why();
             let policy_id = policy.to_owned();
             self.trace.push(TraceStep { policy_id, rule_index: None, condition, result, reason });
+        }
+    }
+}
+
+impl Deciding<'_> {
+    pub(crate) fn rule_step(
+        &mut self,
+        place: usize,
+        policy: &str,
+        result: &'static str,
+        why: impl FnOnce() -> (String, String),
+    ) {
+        self.step(policy, result, why);
+        if let Some(last) = self.trace.last_mut().filter(|_| self.ask.wants_trace) {
+            last.rule_index = Some(place);
         }
     }
 }
@@ -155,8 +184,17 @@ impl Governor {
         let agent: Arc<str> = ask.intent.agent_id.as_str().into();
         let urgency = ask.intent.urgency;
         let who = principal(&ask.asker.account, &agent);
-        let mut deciding =
-            Deciding { ask, now, agent, who, urgency, trace: Vec::new(), demotion: None };
+        let mut deciding = Deciding {
+            ask,
+            now,
+            agent,
+            who,
+            urgency,
+            trace: Vec::new(),
+            demotion: None,
+            rules: Vec::new(),
+            warnings: Vec::new(),
+        };
         let mut events = Vec::with_capacity(2);
         let mut named = None;
         let found = self.identities.by_name(&ask.intent.identity_id).cloned();
@@ -188,6 +226,7 @@ impl Governor {
         effect.request = ask.request.map(|(name, content)| format!("{name}.{content}").into());
         effect.context_hash = ask.context_hash.map(Into::into);
         effect.demoted_until = self.judge(&deciding);
+        effect.rules = std::mem::take(&mut deciding.rules);
         let about = About {
             agent: Some(Arc::clone(&deciding.agent)),
             identity,
@@ -226,8 +265,17 @@ impl Governor {
         let agent: Arc<str> = intent.agent_id.as_str().into();
         let urgency = intent.urgency;
         let who = principal(&asker.account, &agent);
-        let mut deciding =
-            Deciding { ask: &ask, now, agent, who, urgency, trace: Vec::new(), demotion: None };
+        let mut deciding = Deciding {
+            ask: &ask,
+            now,
+            agent,
+            who,
+            urgency,
+            trace: Vec::new(),
+            demotion: None,
+            rules: Vec::new(),
+            warnings: Vec::new(),
+        };
         let known = self.identities.by_name(&intent.identity_id);
         let identity = known.map_or_else(|| "".into(), |named| Arc::clone(&named.pseudonym));
         let open = self.may_ask(&mut deciding, Some(&identity)).and_then(|()| {
@@ -405,18 +453,76 @@ impl Governor {
             let pools: Vec<&str> = lines.iter().map(|line| &*line.pool.id).collect();
             ("a route maps the work".to_owned(), pools.join(", "))
         });
-        let no = match self.find(deciding, &lines, false) {
+        let Ruled { matches, warnings, verdict } =
+            self.ruled(deciding, &lines, &intent.identity_id);
+        deciding.rules = matches;
+        deciding.warnings = warnings;
+        if matches!(verdict, RuleVerdict::Switch)
+            && let Some(switched) = self.switched(deciding)
+        {
+            return switched;
+        }
+        let no = match self.within_rules(deciding, &lines, verdict) {
             Ok(Room::Now) => return (self.approved(deciding, &lines, deciding.now), None),
             Ok(Room::At(at)) => return (self.approved(deciding, &lines, at), None),
             Err(no) => no,
         };
-        if let Some((lines, other)) = self.switch(deciding, &no) {
-            let (mut effect, why) = self.approved(deciding, &lines, deciding.now);
-            effect.decision = Answer::ApproveWithModifications;
-            return ((effect, why), Some(other));
+        if no.reason != Reason::Halted
+            && let Some(switched) = self.switched(deciding)
+        {
+            return switched;
         }
         let drawn = lines.iter().map(|line| line.drawn(None)).collect();
         (self.refused(deciding, no, drawn), None)
+    }
+
+    /// The same with another credential.
+    fn switched(
+        &mut self,
+        deciding: &mut Deciding<'_>,
+    ) -> Option<((Decided, String), Option<Arc<Named>>)> {
+        let (lines, other) = self.switch(deciding)?;
+        let (mut effect, why) = self.approved(deciding, &lines, deciding.now);
+        effect.decision = Answer::ApproveWithModifications;
+        Some(((effect, why), Some(other)))
+    }
+
+    /// When there is room, as far as rules and risk allow it.
+    fn within_rules(
+        &mut self,
+        deciding: &mut Deciding<'_>,
+        lines: &[Line],
+        verdict: RuleVerdict,
+    ) -> Result<Room, No> {
+        let (mut not_before, mut ignores_risk) = (deciding.now, false);
+        match verdict {
+            RuleVerdict::Nothing | RuleVerdict::Switch => {}
+            RuleVerdict::No(no) => {
+                // What is not there to be had is a no of its own kind, and known before any rule is asked.
+                for line in lines {
+                    self.can_ever_fit(line)?;
+                }
+                return Err(no);
+            }
+            RuleVerdict::WithoutRisk => ignores_risk = true,
+            RuleVerdict::NotBefore(at, no) => {
+                if at > deciding.now.saturating_add(self.reach(deciding)) {
+                    return Err(no);
+                }
+                not_before = at;
+            }
+        }
+        let room = self.find(deciding, lines, not_before, false)?;
+        if !ignores_risk {
+            self.risk(deciding, lines)?;
+        }
+        Ok(room)
+    }
+
+    /// How far ahead may be booked, in milliseconds.
+    fn reach(&self, deciding: &Deciding<'_>) -> i64 {
+        let patience = deciding.ask.intent.patience_ms.unwrap_or(i64::MAX).max(0);
+        self.setup.horizon(deciding.urgency).min(patience)
     }
 
     /// What the work draws on, meter by meter.
@@ -438,10 +544,19 @@ impl Governor {
         let lines = draws.into_iter().filter_map(|draw| {
             let pool = Arc::clone(setup.pool(draw.pool)?);
             let key = deciding.key(&pool, identity);
-            let asked = Asked { amount: draw.amount, validity: 0, kept_free: 0 };
+            let amount = self.cost_of(&draw, &pool, &intent.workload_id);
+            let asked = Asked { amount, validity: 0, kept_free: 0 };
             Some(Line { place: draw.pool, pool, key, asked })
         });
-        self.prepared(lines.collect(), deciding)
+        let lines = lines.collect();
+        self.prepared(lines, deciding)
+    }
+
+    /// What a draw costs: what was learned, where nobody says what to expect.
+    pub(crate) fn cost_of(&self, draw: &Draw, pool: &Pool, workload: &str) -> u64 {
+        let learned =
+            draw.learnable.and_then(|least| Some((least, self.costs.of(workload, &pool.id)?)));
+        learned.map_or(draw.amount, |(least, cost)| cost.max(least))
     }
 
     /// Lets the time pass for each line's meter, and works out for how long and beside what it must fit.
@@ -471,15 +586,15 @@ impl Governor {
         &self,
         deciding: &mut Deciding<'_>,
         lines: &[Line],
+        not_before: i64,
         renewing: bool,
     ) -> Result<Room, No> {
         let now = deciding.now;
-        let patience = deciding.ask.intent.patience_ms.unwrap_or(i64::MAX).max(0);
-        let reach = if renewing { 0 } else { self.setup.horizon(deciding.urgency).min(patience) };
+        let reach = if renewing { 0 } else { self.reach(deciding) };
         for line in lines {
             self.is_open(deciding, line)?;
         }
-        let mut at = now;
+        let mut at = now.max(not_before);
         for _ in 0..MOST_ROUNDS {
             let found = self.all_fit(deciding, lines, at)?;
             if found == now {
@@ -569,6 +684,10 @@ impl Governor {
         Ok(())
     }
 
+    pub(crate) fn meter_at(&self, line: &Line) -> Option<&Meter> {
+        self.meters_of(line)?.get(&line.key)
+    }
+
     fn meters_of(&self, line: &Line) -> Option<&Meters> {
         self.meters.get(line.place)
     }
@@ -639,9 +758,9 @@ impl Governor {
     }
 
     /// Another credential of the same group that has room now.
-    fn switch(&mut self, deciding: &mut Deciding<'_>, no: &No) -> Option<(Vec<Line>, Arc<Named>)> {
+    fn switch(&mut self, deciding: &mut Deciding<'_>) -> Option<(Vec<Line>, Arc<Named>)> {
         let intent = deciding.ask.intent;
-        if !intent.can_switch || matches!(no.reason, Reason::Halted) {
+        if !intent.can_switch {
             return None;
         }
         let own = self.identities.by_name(&intent.identity_id)?;
@@ -661,7 +780,11 @@ impl Governor {
                 continue;
             }
             let lines = self.lines(deciding, &other.pseudonym, &other.name);
-            if !lines.is_empty() && matches!(self.find(deciding, &lines, false), Ok(Room::Now)) {
+            if lines.is_empty() {
+                continue;
+            }
+            let verdict = self.ruled(deciding, &lines, &other.name).verdict;
+            if matches!(self.within_rules(deciding, &lines, verdict), Ok(Room::Now)) {
                 return Some((lines, other));
             }
         }
@@ -687,6 +810,7 @@ impl Governor {
             request: None,
             context_hash: None,
             demoted_until: None,
+            rules: Vec::new(),
         }
     }
 
@@ -753,6 +877,7 @@ impl Governor {
         let mut decision = Decision::new(intent, deciding.now, decided);
         decision.why = why;
         decision.demotion.clone_from(&deciding.demotion);
+        decision.warnings.clone_from(&deciding.warnings);
         decision.identity_switch = switched.map(|named| named.name.clone());
         decision.trace = deciding.ask.wants_trace.then(|| deciding.trace.clone());
         decision.pools = self.shown(&decided.pools, deciding.now);

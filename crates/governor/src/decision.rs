@@ -33,6 +33,8 @@ pub struct Decision {
     pub as_of: i64,
     /// Why its urgency was not believed.
     pub demotion: Option<String>,
+    /// What rules say that only warn.
+    pub warnings: Vec<String>,
     /// Every step, where that was wanted.
     pub trace: Option<Vec<TraceStep>>,
 }
@@ -85,6 +87,7 @@ impl Decision {
             pools: Vec::new(),
             as_of: now,
             demotion: None,
+            warnings: Vec::new(),
             trace: None,
         }
     }
@@ -104,6 +107,7 @@ impl Decision {
             pools: Vec::new(),
             as_of: now,
             demotion: None,
+            warnings: Vec::new(),
             trace: None,
         }
     }

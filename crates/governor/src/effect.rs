@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tollgate_contract::{Reason, Urgency, event::Event as Kind, id::IntentId};
 
-use crate::{config::GovernorConfig, intent::Expected};
+use crate::{config::GovernorConfig, intent::Expected, judge::RuleMatch};
 
 /// Something that happened to the governor.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,6 +194,9 @@ pub struct Decided {
     /// Until when the agent is demoted from here on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demoted_until: Option<i64>,
+    /// The rules that matched, in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleMatch>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

@@ -14,6 +14,7 @@
 mod bucket;
 mod conduct;
 mod config;
+mod costs;
 mod decide;
 mod decision;
 mod effect;
@@ -21,9 +22,11 @@ mod forecast;
 mod headers;
 mod identity;
 mod intent;
+mod judge;
 mod meter;
 mod profile;
 mod renew;
+mod rules;
 mod setup;
 mod state;
 mod time;
@@ -36,6 +39,7 @@ pub use config::{
     Aligned, ByUrgency, DEFAULT_POOL, DrawConfig, GovernorConfig, LARGEST_AMOUNT, OnExpiry, Per,
     PoolConfig, RouteConfig, Settings, SinBin, WindowConfig, duration,
 };
+pub use costs::LearnedCost;
 pub use decide::{AnotherRequest, Ask, Fresh, Outcome};
 pub use decision::{Decision, PoolShown, TraceStep};
 pub use effect::{
@@ -46,8 +50,14 @@ pub use forecast::{Basis, Forecast};
 pub use headers::{Learned, ProviderReport, from_headers};
 pub use identity::{Identities, Named};
 pub use intent::{Asker, Expected, Intent, LOCAL, UNKNOWN, whole};
+pub use judge::RuleMatch;
 pub use meter::{Asked, Hold, Meter, Reading};
 pub use profile::{NoRoom, Profile};
+pub use rules::{
+    Action, AgentFacts, DuringConfig, Evaluated, ExampleConfig, Expectation, Facts, ForecastFacts,
+    Head, IdentityFacts, IntentFacts, Kind, Matched, PoolFacts, Position, Rule, RuleConfig,
+    RuleError, Rules, Said, Urgencies, VARIABLES, Variable, Wait, strictest,
+};
 pub use setup::{Draw, Pool, Setup, SetupError, Work};
 pub use state::{Governor, OpenHold, REQUEST_REMEMBERED, Snapshot};
 pub use time::SteadyTime;

@@ -233,6 +233,11 @@ impl Meter {
         own.open.saturating_add(amount) <= share
     }
 
+    /// What somebody holds.
+    pub(crate) fn open_of(&self, principal: u64) -> u64 {
+        self.shares.by.get(&principal).map_or(0, |share| share.open)
+    }
+
     /// Notes that somebody asks.
     pub fn note(&mut self, principal: u64, now: i64) {
         self.shares.by.entry(principal).or_default().seen = now;

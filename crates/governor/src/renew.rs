@@ -8,6 +8,7 @@ use crate::{
     decide::{Deciding, Line, No, Room},
     effect::Decided,
     intent::Expected,
+    judge::{RuleVerdict, Ruled},
     meter::Asked,
     setup::{Pool, Work},
     state::{Governor, OpenHold},
@@ -73,9 +74,17 @@ impl Governor {
         for line in &mut lines {
             line.asked.validity = line.asked.validity.max(hold.until.saturating_sub(deciding.now));
         }
+        let Ruled { matches, warnings, verdict } =
+            self.ruled(deciding, &lines, &intent.identity_id);
+        deciding.rules = matches;
+        deciding.warnings = warnings;
+        if let RuleVerdict::No(no) = verdict {
+            let drawn = lines.iter().map(|line| line.drawn(None)).collect();
+            return self.refused(deciding, No { retry_at: None, ..no }, drawn);
+        }
         // Whether it fits is asked as if the earlier hold were not there.
         self.lift(earlier);
-        let found = self.find(deciding, &lines, true);
+        let found = self.find(deciding, &lines, deciding.now, true);
         self.put_back(&hold);
         let no = match found {
             Ok(Room::Now) => {
@@ -107,7 +116,8 @@ impl Governor {
             let Some(pool) = self.setup().pool(draw.pool) else { continue };
             let key = deciding.key(pool, &hold.identity);
             if !lines.iter().any(|line| line.place == draw.pool && line.key == key) {
-                let asked = Asked { amount: draw.amount, validity: 0, kept_free: 0 };
+                let amount = self.cost_of(&draw, pool, &intent.workload_id);
+                let asked = Asked { amount, validity: 0, kept_free: 0 };
                 lines.push(Line { place: draw.pool, pool: Arc::clone(pool), key, asked });
             }
         }

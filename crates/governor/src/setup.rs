@@ -11,6 +11,7 @@ use crate::{
     },
     effect::Hint,
     intent::Expected,
+    rules::{Position, RuleError, Rules},
     usage::in_dollars,
     window::Window,
 };
@@ -29,6 +30,14 @@ pub struct SetupError {
 }
 
 impl SetupError {
+    fn of_rule(error: RuleError) -> Self {
+        let RuleError { rule, id, field, position, problem } = error;
+        let at = position.map_or_else(String::new, |Position { line, column }| {
+            format!(", line {line}, column {column} of it")
+        });
+        Self::new(format!("rules[{rule}].{field}"), format!("(rule `{id}`{at}) {problem}"))
+    }
+
     fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }
@@ -61,6 +70,8 @@ pub struct Pool {
     pub stale_after: Option<i64>,
     /// The provider's own name for it.
     pub reported_as: Option<String>,
+    /// How probable it may be that it is exhausted before it is full again.
+    pub risk_limit: Option<f64>,
 }
 
 impl Pool {
@@ -103,6 +114,10 @@ impl Pool {
             let problem = format!("is from 1 to {}", LARGEST_AMOUNT - 1);
             return Err(SetupError::new(at("window.refill"), problem));
         }
+        if config.risk_limit.is_some_and(|limit| !(0.0..=1.0).contains(&limit)) {
+            let problem = "is a probability, from 0 to 1, such as 0.2";
+            return Err(SetupError::new(at("risk_limit"), problem));
+        }
         if config.price > LARGEST_AMOUNT {
             return Err(SetupError::new(at("price"), "is too large"));
         }
@@ -128,7 +143,18 @@ impl Pool {
             validity,
             stale_after,
             reported_as,
+            risk_limit: config.risk_limit,
         })
+    }
+
+    /// Is it worth learning what work takes of it?
+    pub(crate) fn learns_costs(&self) -> bool {
+        !matches!(&*self.unit, "calls" | "slots")
+    }
+
+    /// Must the worst be held where nobody says what to expect? So it is where too much is real harm.
+    pub(crate) fn holds_the_worst(&self) -> bool {
+        self.hard && (self.is_money() || &*self.unit == "tokens")
     }
 
     /// Is money counted?
@@ -161,14 +187,14 @@ fn is_unit(unit: &str) -> bool {
 
 /// A name, or the beginning of one.
 #[derive(Debug, Clone, PartialEq)]
-enum Pattern {
+pub(crate) enum Pattern {
     Any,
     Is(Box<str>),
     Begins(Box<str>),
 }
 
 impl Pattern {
-    fn parse(text: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, String> {
         let Some(text) = text else { return Ok(Self::Any) };
         match text.strip_suffix('*') {
             Some("") => Ok(Self::Any),
@@ -178,7 +204,7 @@ impl Pattern {
         }
     }
 
-    fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Is(text) => **text == *name,
@@ -280,14 +306,17 @@ pub struct Draw {
     pub pool: usize,
     /// How much.
     pub amount: u64,
+    /// What it takes at least, where nobody said what to expect and it may be learned.
+    pub(crate) learnable: Option<u64>,
 }
 
 /// Pools, routes and settings, checked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     pools: Vec<Arc<Pool>>,
     by_id: HashMap<Arc<str>, usize>,
     routes: Routes,
+    rules: Arc<Rules>,
     settings: Settings,
     longest_validity: i64,
 }
@@ -308,8 +337,9 @@ impl Setup {
         check_settings(&settings)?;
         let longest_validity = duration(&settings.longest_validity)
             .map_err(|problem| SetupError::new("governor.longest_validity", problem))?;
-        let mut setup =
-            Self { pools, by_id, routes: Routes::default(), settings, longest_validity };
+        let rules = Arc::new(Rules::build(&config.rules).map_err(SetupError::of_rule)?);
+        let routes = Routes::default();
+        let mut setup = Self { pools, by_id, routes, rules, settings, longest_validity };
         if !config.pools.is_empty() && config.routes.is_empty() {
             let problem = "there are pools, and no route says which work draws on them";
             return Err(SetupError::new("routes", problem));
@@ -424,6 +454,11 @@ impl Setup {
         self.pools.get(*self.by_id.get(id)?)
     }
 
+    /// The rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -461,9 +496,14 @@ impl Setup {
                     amount = amount.max(in_dollars(money));
                 }
                 money += u128::from(amount) * u128::from(pool.price);
+                let is_learnable = said.is_none() && pool.learns_costs() && !pool.holds_the_worst();
+                let learnable = is_learnable.then_some(drawn.least);
                 match draws.iter_mut().find(|draw| draw.pool == drawn.pool) {
-                    Some(draw) => draw.amount = draw.amount.max(amount),
-                    None => draws.push(Draw { pool: drawn.pool, amount }),
+                    Some(draw) => {
+                        draw.amount = draw.amount.max(amount);
+                        draw.learnable = draw.learnable.max(learnable);
+                    }
+                    None => draws.push(Draw { pool: drawn.pool, amount, learnable }),
                 }
             }
         }

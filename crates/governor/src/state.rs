@@ -12,6 +12,7 @@ use tollgate_contract::{Urgency, id::IntentId};
 use crate::{
     conduct::Conduct,
     config::{GovernorConfig, PoolConfig},
+    costs::{Costs, LearnedCost},
     effect::{
         About, Decided, Drawn, Effect, Ended, Event, Expired, Halt, Heard, Hint, Registered, Spent,
         Target, Used,
@@ -56,6 +57,8 @@ pub struct Governor {
     pub(crate) identities: Identities,
     pub(crate) conduct: HashMap<u64, Conduct>,
     pub(crate) halts: Vec<Halt>,
+    /// What work really takes.
+    pub(crate) costs: Costs,
     /// The last moment that is known. Time does not go back.
     now: i64,
     swept: i64,
@@ -171,6 +174,8 @@ pub struct Snapshot {
     identities: Vec<Registered>,
     conduct: Vec<(u64, Conduct)>,
     halts: Vec<Halt>,
+    #[serde(default)]
+    costs: Costs,
 }
 
 impl Governor {
@@ -190,6 +195,7 @@ impl Governor {
             identities: Identities::default(),
             conduct: HashMap::new(),
             halts: Vec::new(),
+            costs: Costs::default(),
             now,
             swept: now,
             applied: 0,
@@ -242,6 +248,11 @@ impl Governor {
     /// Is everything stopped?
     pub fn is_halted(&self) -> bool {
         self.halts.iter().any(|halt| halt.target == Target::All)
+    }
+
+    /// What was learned of what work takes.
+    pub fn learned_costs(&self) -> Vec<LearnedCost> {
+        self.costs.shown()
     }
 
     /// How many events were applied. Whoever records them can tell that none is missing.
@@ -430,6 +441,13 @@ impl Governor {
         let hold = about.intent.and_then(|intent| self.remove(intent));
         for spent in &used.pools {
             self.spend(hold.as_deref(), spent);
+            // What counts calls costs one, whatever was done.
+            let workload = about.workload.as_ref().or(hold.as_ref().map(|hold| &hold.workload));
+            if let Some(workload) = workload
+                && self.pool_of(&spent.pool).is_some_and(|pool| pool.learns_costs())
+            {
+                self.costs.note(workload, &spent.pool, spent.used);
+            }
         }
     }
 
@@ -667,6 +685,7 @@ impl Governor {
             identities: self.identities.registered(),
             conduct: self.conduct.iter().map(|(who, conduct)| (*who, conduct.clone())).collect(),
             halts: self.halts.clone(),
+            costs: self.costs.clone(),
         }
     }
 
@@ -706,6 +725,7 @@ impl Governor {
         }
         self.conduct = snapshot.conduct.into_iter().collect();
         self.halts = snapshot.halts;
+        self.costs = snapshot.costs;
         self.share_anew();
     }
 

@@ -317,7 +317,7 @@ impl ByUrgency {
 }
 
 /// How the governor behaves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// On this machine, asking needs no key.
@@ -332,6 +332,9 @@ pub struct Settings {
     pub keyless_identities: u32,
     /// When an agent is demoted.
     pub sin_bin: SinBin,
+    /// How probable it must be that a pool is exhausted before it is full again for an event to tell so; 0 for
+    /// never.
+    pub forecast_alert: f64,
 }
 
 impl Default for Settings {
@@ -343,6 +346,7 @@ impl Default for Settings {
             longest_validity: "1h".to_owned(),
             keyless_identities: 1000,
             sin_bin: SinBin::default(),
+            forecast_alert: 0.9,
         }
     }
 }

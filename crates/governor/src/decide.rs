@@ -929,4 +929,4 @@ fn round(at: i64, now: i64) -> i64 {
 
 #[cfg(test)]
 #[path = "decide_tests.rs"]
-mod tests;
+pub(crate) mod tests;

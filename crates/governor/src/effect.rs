@@ -60,6 +60,8 @@ pub enum Effect {
     Resumed(Halt),
     /// Pools, routes or settings changed.
     Configured(Box<Configured>),
+    /// It has become probable that a pool is exhausted before it is full again, or is so no more.
+    Crossed(Crossed),
 }
 
 impl Effect {
@@ -77,6 +79,7 @@ impl Effect {
             Self::Halted(_) => Kind::Halted,
             Self::Resumed(_) => Kind::Resumed,
             Self::Configured(_) => Kind::ConfigApplied,
+            Self::Crossed(_) => Kind::ForecastCrossed,
         }
     }
 
@@ -92,6 +95,7 @@ impl Effect {
             Self::Deleted(effect) => serde_json::to_string(effect),
             Self::Halted(effect) | Self::Resumed(effect) => serde_json::to_string(effect),
             Self::Configured(effect) => serde_json::to_string(effect),
+            Self::Crossed(effect) => serde_json::to_string(effect),
         }
     }
 
@@ -114,6 +118,7 @@ impl Effect {
             "identity_deleted" => of(payload, Self::Deleted),
             "halted" => of(payload, Self::Halted),
             "resumed" => of(payload, Self::Resumed),
+            "forecast_crossed" => of(payload, Self::Crossed),
             "config_applied" => of(payload, |effect| Self::Configured(Box::new(effect))),
             _ => None,
         }
@@ -354,6 +359,26 @@ pub struct Carried {
     pub from: i64,
     /// How much.
     pub amount: u64,
+}
+
+/// A forecast that has crossed the threshold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crossed {
+    /// The pool.
+    pub pool: Arc<str>,
+    /// The key within it.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub key: Arc<str>,
+    /// It has become probable; else it is so no more.
+    pub rises: bool,
+    /// How probable it is that the pool is exhausted before it is full again, in percent.
+    pub p_exhaust_percent: u32,
+    /// When that is as likely to have happened as not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exhausted_at: Option<i64>,
+    /// When the pool is full again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_at: Option<i64>,
 }
 
 /// Two numbers for readers.

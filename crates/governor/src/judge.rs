@@ -209,9 +209,10 @@ impl Governor {
                 RuleVerdict::No(no(Reason::DeferUntilReset, Some(at)))
             }
             Action::Wait => {
-                let reading = line.or(lines.first()).and_then(|line| {
-                    let meter = self.meter_at(line)?;
-                    Some((line, meter.read(&line.pool, now)))
+                let reading = line.or(lines.first()).map(|line| {
+                    let fresh = || Meter::new(&line.pool, now).read(&line.pool, now);
+                    let meter = self.meter_at(line);
+                    (line, meter.map_or_else(fresh, |meter| meter.read(&line.pool, now)))
                 });
                 let (cost, left, reset_in) = reading.map_or((1, None, None), |(line, reading)| {
                     let reset_in = reading.reset_at.map(|reset| reset.saturating_sub(now));
@@ -293,3 +294,7 @@ fn facts_of(forecast: &Forecast) -> ForecastFacts {
         burn_rate: Some(forecast.burn_per_second),
     }
 }
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

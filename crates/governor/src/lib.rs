@@ -31,6 +31,7 @@ mod setup;
 mod state;
 mod time;
 mod usage;
+mod watch;
 mod window;
 
 pub use bucket::Bucket;
@@ -43,8 +44,8 @@ pub use costs::LearnedCost;
 pub use decide::{AnotherRequest, Ask, Fresh, Outcome};
 pub use decision::{Decision, PoolShown, TraceStep};
 pub use effect::{
-    About, Answer, Carried, Configured, Decided, Deleted, Drawn, Effect, Ended, Event, Expired,
-    ExpiredHold, Halt, Heard, Registered, Spent, Target, Told, Used,
+    About, Answer, Carried, Configured, Crossed, Decided, Deleted, Drawn, Effect, Ended, Event,
+    Expired, ExpiredHold, Halt, Heard, Registered, Spent, Target, Told, Used,
 };
 pub use forecast::{Basis, Forecast};
 pub use headers::{Learned, ProviderReport, from_headers};

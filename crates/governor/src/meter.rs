@@ -39,6 +39,9 @@ pub struct Meter {
     /// How fast it is used up.
     #[serde(default)]
     burn: Burn,
+    /// It was told that it will probably be exhausted.
+    #[serde(default)]
+    pub(crate) is_alerted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -145,6 +148,7 @@ impl Meter {
             learned: None,
             closed_until: i64::MIN,
             burn: Burn::default(),
+            is_alerted: false,
         }
     }
 

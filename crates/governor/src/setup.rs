@@ -516,6 +516,10 @@ fn check_settings(settings: &Settings) -> Result<(), SetupError> {
     if [percent.high, percent.normal, percent.background].iter().any(|percent| *percent > 90) {
         return Err(SetupError::new("governor.headroom_percent", "is at most 90"));
     }
+    if !(0.0..=1.0).contains(&settings.forecast_alert) {
+        let problem = "is a probability, from 0 to 1; 0 tells nothing";
+        return Err(SetupError::new("governor.forecast_alert", problem));
+    }
     let horizon = &settings.horizon_seconds;
     if [horizon.high, horizon.normal, horizon.background].iter().any(|s| *s > 86_400) {
         return Err(SetupError::new("governor.horizon_seconds", "is at most 86400"));

@@ -20,6 +20,7 @@ use crate::{
     identity::Identities,
     meter::{Hold, Meter, Reading},
     setup::{Pool, Setup},
+    watch::Watched,
 };
 
 /// How long a hold that has expired is remembered, so that a late report still finds it.
@@ -59,6 +60,8 @@ pub struct Governor {
     pub(crate) halts: Vec<Halt>,
     /// What work really takes.
     pub(crate) costs: Costs,
+    /// Whose forecast is worth a look.
+    pub(crate) watched: Watched,
     /// The last moment that is known. Time does not go back.
     now: i64,
     swept: i64,
@@ -196,6 +199,7 @@ impl Governor {
             conduct: HashMap::new(),
             halts: Vec::new(),
             costs: Costs::default(),
+            watched: Watched::default(),
             now,
             swept: now,
             applied: 0,
@@ -277,7 +281,7 @@ impl Governor {
     }
 
     /// The pool of this name and the meter of this key in it, which is made if it is not there.
-    fn meter(
+    pub(crate) fn meter(
         &mut self,
         pool: &Arc<str>,
         key: &Arc<str>,
@@ -329,6 +333,7 @@ impl Governor {
                     self.reconfigure(config.clone(), setup);
                 }
             }
+            Effect::Crossed(crossed) => self.crossed(crossed),
             Effect::Reset(_) | Effect::Drift(_) => {}
         }
     }
@@ -394,6 +399,7 @@ impl Governor {
             let part = hold.part(drawn);
             if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
                 meter.hold(part, now);
+                self.watched.touch(&drawn.pool, &drawn.key);
             }
         }
     }
@@ -726,6 +732,12 @@ impl Governor {
         self.conduct = snapshot.conduct.into_iter().collect();
         self.halts = snapshot.halts;
         self.costs = snapshot.costs;
+        self.watched = Watched::default();
+        for (pool, meters) in self.setup.pools().iter().zip(&self.meters) {
+            for (key, _) in meters.iter().filter(|(_, meter)| meter.is_alerted) {
+                self.watched.alert(&pool.id, key, true);
+            }
+        }
         self.share_anew();
     }
 

@@ -7,7 +7,7 @@ use tollgate_contract::{Reason, Urgency, id::IntentId};
 
 use crate::{
     decision::{Decision, PoolShown, TraceStep},
-    effect::{About, Answer, Decided, Drawn, Effect, Event, Hint, Registered, Target},
+    effect::{About, Answer, AskedMore, Decided, Drawn, Effect, Event, Hint, Registered, Target},
     identity::Named,
     intent::{Asker, Intent, UNKNOWN},
     judge::{RuleMatch, RuleVerdict, Ruled},
@@ -201,7 +201,9 @@ impl Governor {
         let mut identity = found.as_ref().map(|named| Arc::clone(&named.pseudonym));
         let mut decided = match self.may_ask(&mut deciding, identity.as_deref()) {
             Err(no) => {
-                let (effect, why) = self.refused(&mut deciding, no, Vec::new());
+                let halted = no.reason == Reason::Halted;
+                let (mut effect, why) = self.refused(&mut deciding, no, Vec::new());
+                effect.asked.claim_refused = !halted;
                 (effect, why, None)
             }
             Ok(()) => {
@@ -216,10 +218,11 @@ impl Governor {
                     Some(earlier) => (self.renew(&mut deciding, earlier), None),
                     None => self.room(&mut deciding, &own),
                 };
+                let (mut effect, why) = decided;
                 if let Some(other) = &switched {
-                    identity = Some(Arc::clone(&other.pseudonym));
+                    effect.asked.asked_identity = identity.replace(Arc::clone(&other.pseudonym));
                 }
-                (decided.0, decided.1, switched)
+                (effect, why, switched)
             }
         };
         let effect = &mut decided.0;
@@ -811,6 +814,16 @@ impl Governor {
             context_hash: None,
             demoted_until: None,
             rules: Vec::new(),
+            asked: AskedMore {
+                duration_ms: intent.duration_ms,
+                patience_ms: intent.patience_ms,
+                can_switch: intent.can_switch,
+                asked_identity: None,
+                named_only: intent.named_only,
+                vouched: asker.is_vouched,
+                renew: intent.renew,
+                claim_refused: false,
+            },
         }
     }
 

@@ -202,6 +202,44 @@ pub struct Decided {
     /// The rules that matched, in the order of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleMatch>,
+    /// What else was asked, so that it can be asked again of another configuration.
+    #[serde(default, skip_serializing_if = "AskedMore::is_nothing")]
+    pub asked: AskedMore,
+}
+
+/// What an ask said beside its names, its urgency and its cost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AskedMore {
+    /// How long it would run, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<i64>,
+    /// How long it was willing to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<i64>,
+    /// It could use another credential.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub can_switch: bool,
+    /// The credential that it asked with, where it got another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_identity: Option<Arc<str>>,
+    /// Only routes that name the work counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub named_only: bool,
+    /// Somebody vouched for its claim to be urgent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub vouched: bool,
+    /// The intent that it wanted to go on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<IntentId>,
+    /// It was refused for what it claimed, whatever the pools say.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub claim_refused: bool,
+}
+
+impl AskedMore {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

@@ -32,6 +32,9 @@ const FEW_BINS: f64 = 3.0;
 /// else is known. The more bins are known, the less it counts.
 const ASSUMED_BINS: f64 = 2.0;
 
+/// How long it is remembered how fast something was used that is as good as never used.
+const REMEMBERED: i64 = 10 * 60 * 1000;
+
 /// In how many steps the time ahead is looked at.
 const STEPS: i32 = 48;
 
@@ -201,6 +204,12 @@ impl Burn {
         Some(rate)
     }
 
+    /// Was nothing taken for so long that it need not be remembered?
+    pub(crate) fn is_over(&self, now: i64) -> bool {
+        let last = self.widths.first().map_or(0, |bins| bins.open.saturating_mul(NARROWEST));
+        now.saturating_sub(last) > REMEMBERED
+    }
+
     /// Was anything ever taken?
     fn knows_nothing(&self) -> bool {
         self.size <= 0.0
@@ -294,6 +303,40 @@ impl Forecast {
         }
         forecast
     }
+}
+
+/// What will be left at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ConePoint {
+    /// In how many milliseconds.
+    pub in_ms: i64,
+    /// With 95 percent it is more.
+    pub low: f64,
+    /// As likely more as less.
+    pub middle: f64,
+    /// With 95 percent it is less.
+    pub high: f64,
+}
+
+/// What will be left, in equal steps of the time ahead.
+pub(crate) fn cone(
+    burn: &Burn,
+    now: i64,
+    ahead_ms: i64,
+    steps: u32,
+    mut room: impl FnMut(i64) -> f64,
+) -> Vec<ConePoint> {
+    let rate = burn.rate(now, ahead_ms).filter(|_| !burn.knows_nothing());
+    let point = |step: u32| {
+        let in_ms = (ahead_ms as f64 * f64::from(step) / f64::from(steps.max(1))) as i64;
+        let there = room(in_ms);
+        let [low, middle, high] = [Z95, 0.0, -Z95].map(|z| {
+            let taken = rate.map_or(0.0, |rate| rate.quantile(z, in_ms as f64));
+            (there - taken).max(0.0)
+        });
+        ConePoint { in_ms, low, middle, high }
+    };
+    (0..=steps).map(point).collect()
 }
 
 /// When a probability is reached that lies between two others.

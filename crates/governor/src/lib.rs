@@ -32,6 +32,7 @@ mod state;
 mod time;
 mod usage;
 mod watch;
+mod what_if;
 mod window;
 
 pub use bucket::Bucket;
@@ -44,10 +45,10 @@ pub use costs::LearnedCost;
 pub use decide::{AnotherRequest, Ask, Fresh, Outcome};
 pub use decision::{Decision, PoolShown, TraceStep};
 pub use effect::{
-    About, Answer, Carried, Configured, Crossed, Decided, Deleted, Drawn, Effect, Ended, Event,
-    Expired, ExpiredHold, Halt, Heard, Registered, Spent, Target, Told, Used,
+    About, Answer, AskedMore, Carried, Configured, Crossed, Decided, Deleted, Drawn, Effect, Ended,
+    Event, Expired, ExpiredHold, Halt, Heard, Registered, Spent, Target, Told, Used,
 };
-pub use forecast::{Basis, Forecast};
+pub use forecast::{Basis, ConePoint, Forecast};
 pub use headers::{Learned, ProviderReport, from_headers};
 pub use identity::{Identities, Named};
 pub use intent::{Asker, Expected, Intent, LOCAL, UNKNOWN, whole};
@@ -60,7 +61,8 @@ pub use rules::{
     RuleError, Rules, Said, Urgencies, VARIABLES, Variable, Wait, strictest,
 };
 pub use setup::{Draw, Pool, Setup, SetupError, Work};
-pub use state::{Governor, OpenHold, REQUEST_REMEMBERED, Snapshot};
+pub use state::{Forecasted, Governor, OpenHold, REQUEST_REMEMBERED, Snapshot};
 pub use time::SteadyTime;
 pub use usage::{GhostWork, Observation, Report, ReportRefused};
+pub use what_if::{Difference, Different, WhatIf};
 pub use window::{Calendar, CalendarUnit, Window};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bucket::Bucket,
-    forecast::{Burn, Forecast},
+    forecast::{self, Burn, ConePoint, Forecast},
     profile::{NoRoom, Profile},
     setup::Pool,
     window::Window,
@@ -387,7 +387,25 @@ impl Meter {
     /// What is to be expected, with `asked` and without; `None` where there is nothing to run out of, or
     /// nothing is known of when it is full again.
     pub fn forecast(&self, pool: &Pool, now: i64, asked: u64) -> Option<Forecast> {
-        let limit = self.limit(pool)?;
+        let (ahead, room) = self.ahead(pool, now)?;
+        Some(Forecast::of(&self.burn, now, ahead, asked, room))
+    }
+
+    /// What will be left, from now on in equal steps: with 95, 50 and 5 percent it is more than this.
+    pub fn cone(&self, pool: &Pool, now: i64, steps: u32) -> Vec<ConePoint> {
+        match self.ahead(pool, now) {
+            Some((ahead, room)) => forecast::cone(&self.burn, now, ahead, steps, room),
+            None => Vec::new(),
+        }
+    }
+
+    /// How far can be looked ahead, in milliseconds, and how much can be taken until a moment of that time.
+    fn ahead<'a>(
+        &'a self,
+        pool: &Pool,
+        now: i64,
+    ) -> Option<(i64, Box<dyn FnMut(i64) -> f64 + 'a>)> {
+        let limit = self.limit(pool)? as f64;
         match &self.counted {
             Counted::Windows(profile) => {
                 let ahead = match pool.window {
@@ -397,21 +415,22 @@ impl Meter {
                 };
                 let mut levels = profile.levels(now).peekable();
                 let mut taken = 0;
-                Some(Forecast::of(&self.burn, now, ahead, asked, |at| {
+                let room = move |at: i64| {
                     // At its very end everything is there again.
                     let moment = now.saturating_add(at.min(ahead.saturating_sub(1)));
                     while let Some((_, level)) = levels.next_if(|(from, _)| *from <= moment) {
                         taken = level;
                     }
-                    limit as f64 - taken as f64
-                }))
+                    limit - taken as f64
+                };
+                Some((ahead, Box::new(room)))
             }
             Counted::Bucket(bucket) => {
                 let Window::Bucket { refill, per } = pool.window else { return None };
                 let each = refill as f64 / per as f64;
-                let ahead = (limit as f64 / each).min(i64::MAX as f64) as i64;
+                let ahead = (limit / each).min(i64::MAX as f64) as i64;
                 let left = bucket.left() as f64;
-                Some(Forecast::of(&self.burn, now, ahead, asked, |at| left + each * at as f64))
+                Some((ahead, Box::new(move |at| left + each * at as f64)))
             }
         }
     }
@@ -477,6 +496,7 @@ impl Meter {
             && self.closed_until <= now
             && self.estimated.is_empty()
             && self.shares.by.is_empty()
+            && self.burn.is_over(now)
     }
 
     /// The same meter under another configuration, and whether what is held in it is still held. What was
@@ -506,9 +526,11 @@ impl Meter {
 
 impl Shares {
     fn advance(&mut self, now: i64) {
-        if now.saturating_sub(self.checked) >= LOOK_AGAIN {
-            self.by.retain(|_, share| share.open > 0 || now.saturating_sub(share.seen) < ACTIVE);
-            self.checked = now;
+        // As of a full second, whenever it is noticed that one is over: so that it does not depend on who looked when.
+        let second = now - now.rem_euclid(LOOK_AGAIN);
+        if self.checked < second {
+            self.by.retain(|_, share| share.open > 0 || second.saturating_sub(share.seen) < ACTIVE);
+            self.checked = second;
         }
     }
 }

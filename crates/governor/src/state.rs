@@ -17,6 +17,7 @@ use crate::{
         About, Decided, Drawn, Effect, Ended, Event, Expired, Halt, Heard, Hint, Registered, Spent,
         Target, Used,
     },
+    forecast::{ConePoint, Forecast},
     identity::Identities,
     meter::{Hold, Meter, Reading},
     setup::{Pool, Setup},
@@ -105,6 +106,24 @@ impl Hasher for LastEight {
 
 /// The meters of one pool, by key.
 pub(crate) type Meters = HashMap<Arc<str>, Meter>;
+
+/// In how many steps it is told what will be left.
+const CONE_STEPS: u32 = 24;
+
+/// What is to be expected of one meter.
+#[derive(Debug, Clone)]
+pub struct Forecasted {
+    /// The pool.
+    pub pool: Arc<Pool>,
+    /// The key within it.
+    pub key: Option<Arc<str>>,
+    /// As it is now.
+    pub reading: Reading,
+    /// What is to be expected; `None` where there is nothing to run out of, or too little is known.
+    pub forecast: Option<Forecast>,
+    /// What will be left, step by step.
+    pub cone: Vec<ConePoint>,
+}
 
 /// A hold that is not settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -277,6 +296,12 @@ impl Governor {
     /// Lets time pass. It does not go back.
     pub(crate) fn advance(&mut self, now: i64) -> i64 {
         self.now = self.now.max(now);
+        // At full minutes, whenever it is noticed that one is over: so it is the same for whoever reads the events.
+        let minute = self.now - self.now.rem_euclid(SWEEP);
+        if self.swept < minute {
+            self.swept = minute;
+            self.sweep(minute);
+        }
         self.now
     }
 
@@ -539,7 +564,7 @@ impl Governor {
             .take(most)
             .map(|(_, id)| *id)
             .collect();
-        self.sweep(now);
+        self.forget_requests(now);
         over
     }
 
@@ -551,8 +576,8 @@ impl Governor {
         [hold, request].into_iter().flatten().fold(sweep, i64::min)
     }
 
-    /// Forgets what is over: requests, meters that are as if never used, agents that were not heard of.
-    fn sweep(&mut self, now: i64) {
+    /// Forgets answers whose time is over.
+    fn forget_requests(&mut self, now: i64) {
         while let Some((at, _)) = self.requests_due.first().filter(|(at, _)| *at <= now).cloned()
             && let Some((_, request)) = self.requests_due.pop_first()
         {
@@ -560,10 +585,10 @@ impl Governor {
                 self.requests.remove(&request);
             }
         }
-        if now.saturating_sub(self.swept) < SWEEP {
-            return;
-        }
-        self.swept = now;
+    }
+
+    /// Forgets what is over: meters that are as if never used, agents that were not heard of.
+    fn sweep(&mut self, now: i64) {
         let idle = |meters: &mut Meters| {
             meters.retain(|_, meter| {
                 meter.advance(now);
@@ -665,6 +690,37 @@ impl Governor {
                     let shown = Some(Arc::clone(&key)).filter(|key| !key.is_empty());
                     all.push((Arc::clone(pool), shown, meter.read(pool, now)));
                 }
+            }
+        }
+        all
+    }
+
+    /// What is to be expected of meters, pool by pool, of so many at most. `wanted` says which pools.
+    pub fn forecasts(
+        &mut self,
+        now: i64,
+        wanted: impl Fn(&str) -> bool,
+        most: usize,
+    ) -> Vec<Forecasted> {
+        let now = self.advance(now);
+        let mut all = Vec::new();
+        for (pool, meters) in self.setup.pools().iter().zip(&mut self.meters) {
+            let left = most.saturating_sub(all.len());
+            if !wanted(&pool.id) || left == 0 {
+                continue;
+            }
+            let mut keys: Vec<Arc<str>> = meters.keys().take(left).cloned().collect();
+            keys.sort();
+            for key in keys {
+                let Some(meter) = meters.get_mut(&key) else { continue };
+                meter.advance(now);
+                all.push(Forecasted {
+                    pool: Arc::clone(pool),
+                    key: Some(key).filter(|key| !key.is_empty()),
+                    reading: meter.read(pool, now),
+                    forecast: meter.forecast(pool, now, 0),
+                    cone: meter.cone(pool, now, CONE_STEPS),
+                });
             }
         }
         all

@@ -150,7 +150,7 @@ impl Governor {
         Ok((about, used))
     }
 
-    fn forgotten_at(&self, drawn: &Drawn, pool: &Pool, now: i64) -> i64 {
+    pub(crate) fn forgotten_at(&self, drawn: &Drawn, pool: &Pool, now: i64) -> i64 {
         let place = self.setup.place_near(&drawn.pool, drawn.hint);
         let meters = place.and_then(|place| self.meters.get(place));
         let meter = meters.and_then(|meters| meters.get(&drawn.key));
@@ -223,6 +223,16 @@ impl Governor {
         let event = Event { ts: self.now(), about: About::default(), effect };
         self.apply(&event);
         Some(event)
+    }
+
+    /// Ends these holds, as far as they are open.
+    pub(crate) fn expire_these(&mut self, ids: impl Iterator<Item = IntentId>, now: i64) {
+        let now = self.advance(now);
+        let is_open = |hold: &Arc<OpenHold>| !hold.is_over;
+        let open = ids.filter(|id| self.holds.get(id).is_some_and(is_open));
+        let holds: Vec<ExpiredHold> = open.filter_map(|id| self.ended(id)).collect();
+        let effect = Effect::Expired(Expired { holds });
+        self.apply(&Event { ts: now, about: About::default(), effect });
     }
 
     fn ended(&self, intent_id: IntentId) -> Option<ExpiredHold> {

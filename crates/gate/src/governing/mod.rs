@@ -37,7 +37,7 @@ pub use asked::{Asked, UsageReport};
 use live::Live;
 pub use live::written;
 use recover::Taken;
-pub use shown::PoolReading;
+pub use shown::{PoolForecast, PoolReading};
 
 /// Where the names of identities are kept.
 pub(crate) const IDENTITIES: &str = "identities";
@@ -445,6 +445,15 @@ impl Governing {
             Ok(Made::new(events, more))
         })
         .await
+    }
+
+    /// Looks whether a pool will be exhausted before it is full again, or was thought to be so and is not, and
+    /// tells of it.
+    pub async fn watch(&self) -> Result<(), Error> {
+        if !self.shared.live().governor.has_to_watch() {
+            return Ok(());
+        }
+        self.decide(|live, now| Ok(Made::new(live.governor.watch(now), ()))).await
     }
 
     /// Everything that is known, as JSON. To be called on the ledger's thread.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_governor::{Named, Pool, Reading};
+use tollgate_governor::{Forecasted, LearnedCost, Named, Pool, Reading};
 
 use super::Governing;
 
@@ -15,6 +15,17 @@ pub struct PoolReading {
     pub key: Option<String>,
     /// What is counted.
     pub reading: Reading,
+}
+
+/// What is to be expected of one meter of a pool.
+#[derive(Debug, Clone)]
+pub struct PoolForecast {
+    /// The key within it, by the name that its owner uses; `None` for a pool without keys.
+    pub key: Option<String>,
+    /// When it was worked out.
+    pub as_of: i64,
+    /// What is to be expected.
+    pub forecasted: Forecasted,
 }
 
 impl Governing {
@@ -33,6 +44,29 @@ impl Governing {
                 PoolReading { pool, key, reading }
             })
             .collect()
+    }
+
+    /// What is to be expected of pools, of so many meters at most.
+    pub fn forecasts(&self, wanted: impl Fn(&str) -> bool, most: usize) -> Vec<PoolForecast> {
+        let mut live = self.shared.live();
+        let now = live.read_time(&*self.shared.clock);
+        let all = live.governor.forecasts(now, wanted, most);
+        let named = |key: &Arc<str>| match live.governor.identities().name_of(key) {
+            Some(name) => name.to_owned(),
+            None => key.to_string(),
+        };
+        all.into_iter()
+            .map(|forecasted| PoolForecast {
+                key: forecasted.key.as_ref().map(named),
+                as_of: now,
+                forecasted,
+            })
+            .collect()
+    }
+
+    /// What was learned of what work takes.
+    pub fn learned_costs(&self) -> Vec<LearnedCost> {
+        self.shared.live().governor.learned_costs()
     }
 
     /// Every credential that has a name.

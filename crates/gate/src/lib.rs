@@ -24,13 +24,16 @@ mod seal;
 pub mod secret_file;
 mod settle;
 mod webhooks;
+mod what_if;
 
 pub use admit::check_call;
 pub use budget::observations;
 pub use clock::{Clock, ManualClock, SystemClock, rfc3339};
 pub use event::{Observer, RunEvent};
 pub use gate::{CallOptions, Gate, Health, Parts, Settings};
-pub use governing::{Asked, Governing, HaltTarget, PoolReading, UsageReport, written};
+pub use governing::{
+    Asked, Governing, HaltTarget, PoolForecast, PoolReading, UsageReport, written,
+};
 pub use keys::Principal;
 pub use manage::check_keys;
 pub use metrics::Metrics;
@@ -38,3 +41,4 @@ pub use outcome::{CallFailure, ToolCallResult, WrittenVerdict};
 pub use record::summary;
 pub use registry::{Admitted, Context, Executor, Packs, Registry, ToolFailure, Working};
 pub use webhooks::Webhook;
+pub use what_if::{WhatIfCount, WhatIfPool, WhatIfRule, WhatIfSummary, answer_word, what_if};

@@ -20,7 +20,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tollgate_contract::{Error, error::NotFound, id::RequestId};
 use tollgate_gate::Gate;
@@ -82,8 +82,12 @@ impl Default for Settings {
     }
 }
 
+/// Asks whoever owns the configuration to read it again; the answer says what is wrong with it.
+pub type Reload = mpsc::Sender<oneshot::Sender<Result<(), String>>>;
+
 /// What every handler has.
 pub(crate) struct App {
+    pub(crate) reload: Option<Reload>,
     // Before the gate, whose ledger closes the database last.
     pub(crate) queries: Queries,
     pub(crate) gate: Gate,
@@ -126,8 +130,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server over this gate.
-    pub fn new(gate: Gate, settings: Settings) -> Result<Self, Error> {
+    /// A server over this gate. Without `reload` nobody can ask for the configuration to be read again.
+    pub fn new(gate: Gate, settings: Settings, reload: Option<Reload>) -> Result<Self, Error> {
         let mut metrics = Registry::default();
         gate.metrics().register(&mut metrics);
         let requests = Family::default();
@@ -142,6 +146,7 @@ impl Server {
         let endpoints = api::endpoints();
         let queries = gate.ledger().queries()?;
         let app = Arc::new(App {
+            reload,
             manifest: api::ServedManifest::of(gate.manifest()),
             queries,
             gate,

@@ -14,7 +14,7 @@ mod request;
 mod stalled;
 mod webhooks;
 
-pub use app::{Server, Settings};
+pub use app::{Reload, Server, Settings};
 pub use listen::{Address, AddressError, BindError, Listening};
 
 /// The OpenAPI description of the HTTP API, as it is served.

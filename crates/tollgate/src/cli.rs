@@ -61,6 +61,19 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  tollgate pools\n  tollgate pools default:calls --json")]
     Pools(PoolsArgs),
 
+    /// Show what is to be expected of the pools: how fast they are used up, and whether they last.
+    #[command(
+        after_help = "P50, P90 and P99 say by when a pool is exhausted with that probability.\n\nExamples:\n  tollgate forecast\n  tollgate forecast github: --json"
+    )]
+    Forecast(ForecastArgs),
+
+    /// Ask the recorded history again of another configuration: what would differ, for whom?
+    #[command(
+        name = "what-if",
+        after_help = "It reads the data folder, whether the gate runs or not, and changes nothing.\n\nExamples:\n  tollgate what-if --policy stricter.toml --since 7d\n  tollgate what-if --policy stricter.toml --diff differences.ndjson"
+    )]
+    WhatIf(WhatIfArgs),
+
     /// List the credentials that the governor knows; register or forget one.
     #[command(
         after_help = "Examples:\n  tollgate identities\n  tollgate identities register pat:spare --group github\n  tollgate identities delete pat:spare"
@@ -293,6 +306,33 @@ pub(crate) struct AskArgs {
 
     #[command(flatten)]
     pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForecastArgs {
+    /// Only this pool, or pools that begin like this.
+    pub(crate) pool: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhatIfArgs {
+    /// The configuration to try: its pools, routes, rules and `[governor]`. Without it the recorded ones hold.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+
+    /// How far back: 90m, 24h, 7d, or a time such as 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(crate) since: String,
+
+    /// Write every difference to this file, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) diff: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 }
 
 #[derive(Debug, Args)]
@@ -801,9 +841,9 @@ pub(crate) struct CheckArgs {
     /// The policy file, or `-` for the standard input.
     pub(crate) file: PathBuf,
 
-    /// The tool to call.
+    /// The tool to call. Without one, the rules are checked.
     #[arg(long)]
-    pub(crate) tool: String,
+    pub(crate) tool: Option<String>,
 
     /// The input as JSON, `@FILE`, or `-` for the standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]

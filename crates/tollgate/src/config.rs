@@ -9,7 +9,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tollgate_governor::{
-    GovernorConfig, Per, PoolConfig, RouteConfig, Settings as GovernorSettings, duration,
+    GovernorConfig, Per, PoolConfig, RouteConfig, RuleConfig, Settings as GovernorSettings,
+    duration,
 };
 use tollgate_ledger::Sync;
 use tollgate_outbound::{AddressGuard, PollSource};
@@ -47,6 +48,9 @@ pub(crate) struct Config {
     /// Which work draws on which of them.
     #[serde(default)]
     pub(crate) routes: Vec<RouteConfig>,
+    /// What a person wants beyond the limits.
+    #[serde(default)]
+    pub(crate) rules: Vec<RuleConfig>,
     /// How the governor behaves.
     #[serde(default)]
     pub(crate) governor: GovernorSettings,
@@ -239,7 +243,8 @@ impl Config {
     /// Pools, routes, and how the governor behaves; the usual pool where none is configured.
     pub(crate) fn governor_config(&self) -> GovernorConfig {
         let (pools, routes) = (self.pools.clone(), self.routes.clone());
-        GovernorConfig { pools, routes, governor: self.governor.clone() }.or_usual()
+        let (rules, governor) = (self.rules.clone(), self.governor.clone());
+        GovernorConfig { pools, routes, rules, governor }.or_usual()
     }
 
     /// What the ledger promises. Where real money is at stake every commit waits for the disk.

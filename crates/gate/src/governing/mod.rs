@@ -4,7 +4,7 @@
 
 mod asked;
 mod live;
-mod recover;
+pub(crate) mod recover;
 mod shown;
 
 use std::{
@@ -188,7 +188,7 @@ impl Governing {
         (folder, hash_key): (&Path, [u8; 32]),
     ) -> Result<Self, Error> {
         let wall = clock.now_ms();
-        let (governor, after) = recover::state(&ledger.reader()?, folder, wall)?;
+        let (governor, after) = recover::state(&ledger.reader()?, folder)?;
         let keyless = governor.setup().settings().keyless;
         let live = Live::new(governor, wall, clock.counted_ms(), hash_key);
         let snapshots = recover::writer(folder);
@@ -210,7 +210,7 @@ impl Governing {
             // A connection that stays open would keep the database from being tidied up at the end.
             let again = Reader::of_folder(&shared.folder)
                 .map_err(Error::from)
-                .and_then(|reader| recover::state(&reader, &shared.folder, shared.clock.now_ms()));
+                .and_then(|reader| recover::state(&reader, &shared.folder));
             let mut live = shared.live();
             match again {
                 Ok((governor, _)) => live.starts_again(governor),

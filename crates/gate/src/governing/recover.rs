@@ -113,11 +113,12 @@ pub(crate) fn writer(folder: &Path) -> mpsc::SyncSender<Taken> {
     send
 }
 
-/// The state that the recorded events lead to, and the event behind which they had to be read.
-pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<(Governor, u64), Error> {
+/// The oldest state that is known, and the event behind which the others are: the beginning, or what retired
+/// events have left behind. What credentials are called is known.
+pub(crate) fn oldest(reader: &Reader) -> Result<(Governor, u64), Error> {
     let usual = GovernorConfig::usual();
     let setup = usual
-        .build(now)
+        .build(0)
         .map_err(|error| Internal::new(format!("the usual pool does not load: {error}")))?;
     let mut governor = Governor::new(usual, setup, 0);
     for kept in reader.kept_all(IDENTITIES)? {
@@ -135,6 +136,12 @@ pub(crate) fn state(reader: &Reader, folder: &Path, now: i64) -> Result<(Governo
         after = checkpoint.seq;
         governor.restore(told.state.governor);
     }
+    Ok((governor, after))
+}
+
+/// The state that the recorded events lead to, and the event behind which they had to be read.
+pub(crate) fn state(reader: &Reader, folder: &Path) -> Result<(Governor, u64), Error> {
+    let (mut governor, mut after) = oldest(reader)?;
     match Taken::read(folder) {
         Some(taken) if taken.seq > after && taken.is_of(reader)? => {
             after = taken.seq;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_contract::KeyScope;
@@ -12,10 +12,14 @@ use tollgate_governor::{Basis, ConePoint, Forecast, LearnedCost};
 use crate::{
     endpoint::{Access, Ask, Endpoint, Nothing, endpoint},
     reply::{Failed, Reply},
+    request::refuse,
 };
 
 /// How many meters an answer has unless said otherwise.
 const USUAL: u32 = 200;
+
+/// How many it has at most: everybody waits while they are worked out.
+const MOST: u32 = 2000;
 
 /// Which forecasts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -182,7 +186,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             "How fast pools are used up, and whether they last",
             Access::Scope(KeyScope::Read),
         )
-        .serve(StatusCode::OK, &[], forecast),
+        .serve(200, "What is to be expected", forecast),
     ]
 }
 
@@ -190,6 +194,9 @@ async fn forecast(ask: Ask<Which, Nothing>) -> Result<Reply<Forecasts>, Failed> 
     let Which { pool, limit } = ask.query;
     let governing = ask.app.gate.governing();
     let wanted = |id: &str| pool.as_ref().is_none_or(|pool| id.starts_with(pool.as_str()));
+    if limit.is_some_and(|limit| !(1..=MOST).contains(&limit)) {
+        return Err(refuse("`limit` is from 1 to 2000").into());
+    }
     let most = usize::try_from(limit.unwrap_or(USUAL)).unwrap_or(usize::MAX);
     let forecasts = governing.forecasts(wanted, most).into_iter().map(Shown::from).collect();
     let learned_costs = governing.learned_costs().into_iter().map(Cost::from).collect();

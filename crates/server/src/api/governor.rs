@@ -6,7 +6,8 @@ use axum::http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tollgate_contract::{Error, KeyScope};
+use tokio::sync::oneshot;
+use tollgate_contract::{Error, KeyScope, error::Internal};
 use tollgate_gate::{HaltTarget, PoolReading, Principal, rfc3339};
 use tollgate_governor::{Halt, Named, Target, Window};
 
@@ -263,6 +264,14 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             "All that is stopped",
             halts,
         ),
+        endpoint(
+            Method::POST,
+            "/v1/reload",
+            "reload",
+            "Read policies, pools, routes and rules again; what does not load changes nothing",
+            admin,
+        )
+        .serve(200, "They hold now", reload),
         endpoint(Method::POST, "/v1/halt", "halt", "Stop everything, or one thing", admin).serve(
             200,
             "It is stopped",
@@ -332,6 +341,28 @@ async fn delete(ask: Ask<Nothing, Nothing>) -> Result<axum::response::Response, 
     let id = ask.part("id").to_owned();
     ask.app.gate.governing().delete_identity(id, by(&ask.principal)).await?;
     Ok(axum::response::IntoResponse::into_response(StatusCode::NO_CONTENT))
+}
+
+/// What holds now.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Reloaded {
+    /// How many pools there are.
+    pools: usize,
+    /// How many rules.
+    rules: usize,
+}
+
+async fn reload(ask: Ask<Nothing, Nothing>) -> Result<Reply<Reloaded>, Failed> {
+    let Some(reload) = &ask.app.reload else {
+        return Err(refuse("this gate has no configuration that could be read again").into());
+    };
+    let (tell, told) = oneshot::channel();
+    let gone = || Internal::new("the configuration's owner is gone");
+    reload.send(tell).await.map_err(|_| Error::from(gone()))?;
+    told.await.map_err(|_| Error::from(gone()))?.map_err(|problem| refuse(&problem))?;
+    let setup = ask.app.gate.governing().setup();
+    let (pools, rules) = (setup.pools().len(), setup.rules().all().len());
+    Ok(Reply::ok(Reloaded { pools, rules }))
 }
 
 async fn halts(ask: Ask<Nothing, Nothing>) -> Result<Reply<Halted>, Failed> {

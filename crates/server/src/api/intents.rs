@@ -337,6 +337,9 @@ struct DecisionBody {
     pools: Vec<PoolBody>,
     /// How it was decided.
     evaluation: Evaluation,
+    /// What rules say that only warn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// Every step, where `debug` asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<TraceBody>>,
@@ -446,6 +449,7 @@ impl From<Decision> for DecisionBody {
                 })
                 .collect(),
             evaluation: Evaluation { as_of_ts: rfc3339(decision.as_of), risk_summary: summary },
+            warnings: decision.warnings,
             trace: decision.trace.map(|steps| {
                 let step = |step: tollgate_governor::TraceStep| TraceBody {
                     policy_id: step.policy_id,

@@ -3,6 +3,7 @@
 mod calls;
 mod contracts;
 mod events;
+mod forecast;
 mod governor;
 mod health;
 mod intents;
@@ -10,6 +11,7 @@ mod keys;
 mod tools;
 mod trends;
 mod webhooks;
+mod what_if;
 
 pub(crate) use contracts::ServedManifest;
 pub(crate) use intents::direct;
@@ -25,6 +27,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(events::endpoints());
     all.extend(intents::endpoints());
     all.extend(governor::endpoints());
+    all.extend(forecast::endpoints());
+    all.extend(what_if::endpoints());
     all.extend(trends::endpoints());
     all.extend(webhooks::endpoints());
     all.extend(keys::endpoints());

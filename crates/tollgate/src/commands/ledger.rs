@@ -81,7 +81,7 @@ impl<W: Write> Write for Pipe<W> {
     }
 }
 
-fn open(data: &DataArgs) -> Result<Reader, Failure> {
+pub(super) fn open(data: &DataArgs) -> Result<Reader, Failure> {
     Reader::of_folder(&data.folder()?).map_err(failed)
 }
 

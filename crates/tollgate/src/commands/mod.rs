@@ -7,6 +7,7 @@ mod completions;
 mod describe;
 mod doctor;
 mod explain;
+mod forecast;
 mod halt;
 mod hash;
 mod identities;
@@ -17,9 +18,11 @@ mod policy;
 mod pools;
 mod redact;
 mod replay;
+mod rules;
 mod serve;
 mod tools;
 mod trace;
+mod what_if;
 
 use std::path::{Path, PathBuf};
 
@@ -41,6 +44,8 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Key { command } => key::run(command, output),
         Command::Ask(args) => ask::run(args, output),
         Command::Pools(args) => pools::run(&args, output),
+        Command::Forecast(args) => forecast::run(&args, output),
+        Command::WhatIf(args) => what_if::run(&args, output),
         Command::Identities { command, gate } => identities::run(command, &gate, output),
         Command::Halt(args) => halt::run(args, false, output),
         Command::Resume(args) => halt::run(args, true, output),

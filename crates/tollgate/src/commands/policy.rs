@@ -24,14 +24,14 @@ pub(crate) fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> 
             "only one of the policy and the input can come from the standard input".to_owned(),
         ));
     }
+    let Some(tool) = &args.tool else { return super::rules::check(&args.file, output) };
     let set = policies(&args.file)?;
     let manifest = super::manifest(args.manifest.as_deref())?;
     let input = super::input(&args.input)?;
     let spec = KeySpec::parse(args.caller.as_deref(), &set)?;
     let (identity, layers) = spec.resolve(&set)?;
     let caller = Caller { surface: args.surface.into(), mode: args.mode.into(), identity };
-    let request =
-        Request { manifest: &manifest, tool: &args.tool, caller: &caller, layers: &layers };
+    let request = Request { manifest: &manifest, tool, caller: &caller, layers: &layers };
     let evaluation = evaluate(&request, &input);
 
     let error = evaluation.error.as_ref().map(|error| error.object(None));

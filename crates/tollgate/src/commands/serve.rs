@@ -3,10 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_ledger::{Ledger, Sync};
@@ -26,6 +29,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(30);
 
 /// How many events are retired together at least.
 const LEAST_RETIRED: u64 = 1000;
+
+/// How often forecasts are looked at, and whether the configuration file has changed.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// How often holds are looked at whose time may be over: often, so that there are never very many at once.
 const EXPIRY: Duration = Duration::from_millis(25);
@@ -76,7 +82,9 @@ async fn serve(
     for (key, policy) in gate.missing_policies() {
         tracing::warn!(key, policy, "a key names a policy that is not there; it may do nothing");
     }
-    let server = Server::new(gate.clone(), config.server_settings()).map_err(Failure::new)?;
+    let (ask_reload, mut reloads) = mpsc::channel(4);
+    let server = Server::new(gate.clone(), config.server_settings(), Some(ask_reload))
+        .map_err(Failure::new)?;
     let told = Told { data: data.join(ADDRESS) };
     told.write(&urls)?;
     greet(data, &key_file, admin.as_ref().map(|(_, secret)| secret.expose()), &urls);
@@ -89,6 +97,9 @@ async fn serve(
     let mut due = tokio::time::interval(HOUSEKEEPING);
     let mut expiry = tokio::time::interval(EXPIRY);
     expiry.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut watch = tokio::time::interval(WATCH);
+    watch.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut changes = Changes::of(file.as_deref());
     loop {
         tokio::select! {
             _ = &mut serving => {
@@ -101,8 +112,23 @@ async fn serve(
                 retire(&gate, &config).await;
             }
             _ = expiry.tick() => expire(&gate).await,
+            _ = watch.tick() => {
+                if let Err(error) = gate.governing().watch().await {
+                    tracing::debug!(problem = %error.operator(), "forecasts are not watched now");
+                }
+                if changes.seen() {
+                    let _ = reload(&gate, file.as_deref(), &config).await;
+                }
+            }
+            Some(tell) = reloads.recv() => {
+                changes.are_read();
+                let _ = tell.send(reload(&gate, file.as_deref(), &config).await);
+            }
             asked = signals.next() => match asked {
-                Asked::Reload => reload(&gate, file.as_deref(), &config).await,
+                Asked::Reload => {
+                    changes.are_read();
+                    let _ = reload(&gate, file.as_deref(), &config).await;
+                }
                 Asked::Stop if stop.is_cancelled() => {
                     tracing::warn!("stopped at once");
                     return Ok(Exit::Failed);
@@ -178,36 +204,72 @@ async fn expire(gate: &Gate) {
 }
 
 /// Reads the configuration again. One that does not load changes nothing.
-async fn reload(gate: &Gate, file: Option<&Path>, running: &Config) {
-    let Some(file) = file else {
-        tracing::warn!("there is no configuration file to read again");
-        return;
-    };
-    let config = match Config::read(file) {
-        Ok(config) => config,
-        Err(failure) => {
-            tracing::error!(problem = %failure, "the configuration does not load; the running one stays");
-            return;
+async fn reload(gate: &Gate, file: Option<&Path>, running: &Config) -> Result<(), String> {
+    let applied = apply_again(gate, file, running).await;
+    match &applied {
+        Ok(()) => tracing::info!(
+            "policies, pools, routes and rules were read again; other settings need a restart"
+        ),
+        Err(problem) => {
+            tracing::error!(problem, "the configuration was not applied; the running one stays");
         }
-    };
+    }
+    applied
+}
+
+async fn apply_again(gate: &Gate, file: Option<&Path>, running: &Config) -> Result<(), String> {
+    let file = file.ok_or("there is no configuration file to read again")?;
+    let config = Config::read(file).map_err(|failure| failure.to_string())?;
     if config.has_hard_money() && running.sync() != Sync::Full {
-        tracing::error!(
-            "the configuration limits money, so that every commit must wait for the disk; restart for that. The running one stays"
-        );
-        return;
+        let problem = "it limits money, so that every commit must wait for the disk; restart the gate for that";
+        return Err(problem.to_owned());
     }
-    if let Err(error) = gate.apply_policies(config.policies()).await {
-        tracing::error!(problem = %error.operator(), "the policies were not applied");
-        return;
-    }
+    gate.apply_policies(config.policies()).await.map_err(|error| error.operator())?;
     let governing = gate.governing();
-    match governing.reconfigure(config.governor_config(), serde_json::Map::new()).await {
-        Ok(()) => {
-            tracing::info!(
-                "policies, pools and routes were read again; other settings need a restart"
-            );
+    governing
+        .reconfigure(config.governor_config(), serde_json::Map::new())
+        .await
+        .map_err(|error| error.operator())
+}
+
+/// Notices when the configuration file is another one. It is read once it has stopped changing, so that a file
+/// that is just being written is not.
+struct Changes {
+    file: Option<PathBuf>,
+    /// How it was when it was last read, and when it was last looked at.
+    read: Option<(SystemTime, u64)>,
+    last: Option<(SystemTime, u64)>,
+}
+
+impl Changes {
+    fn of(file: Option<&Path>) -> Self {
+        let mut changes = Self { file: file.map(Path::to_owned), read: None, last: None };
+        changes.read = changes.look();
+        changes.last = changes.read;
+        changes
+    }
+
+    fn look(&self) -> Option<(SystemTime, u64)> {
+        let metadata = fs::metadata(self.file.as_ref()?).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    /// Somebody asked for it to be read now.
+    fn are_read(&mut self) {
+        self.read = self.look();
+        self.last = self.read;
+    }
+
+    fn seen(&mut self) -> bool {
+        let now = self.look();
+        let is_stable = now == self.last;
+        self.last = now;
+        // A file that is gone is none that could be read.
+        if now.is_none() || now == self.read || !is_stable {
+            return false;
         }
-        Err(error) => tracing::error!(problem = %error.operator(), "the pools were not applied"),
+        self.read = now;
+        true
     }
 }
 

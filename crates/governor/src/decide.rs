@@ -356,6 +356,10 @@ impl Governor {
 
     /// Whoever does not say who it is, or has cried wolf, is taken for background work.
     fn demote(&self, deciding: &mut Deciding<'_>) {
+        #[cfg(feature = "mutants")]
+        if self.is_mutant(crate::Mutant::BelievesEveryone) {
+            return;
+        }
         let intent = deciding.ask.intent;
         let binned = self.conduct.get(&deciding.who).and_then(|c| c.demoted_until(deciding.now));
         let why = if intent.identity_id == UNKNOWN || intent.scope_id == UNKNOWN {
@@ -447,6 +451,8 @@ impl Governor {
         let hinted = deciding.ask.intent.duration_ms.unwrap_or(0).max(0);
         let validity = usual.max(hinted).min(longest.max(usual));
         let percent = self.setup.settings().headroom_percent.of(deciding.urgency);
+        #[cfg(feature = "mutants")]
+        let percent = if self.is_mutant(crate::Mutant::IgnoresHeadroom) { 0 } else { percent };
         for line in &mut lines {
             let Some(meters) = self.meters.get_mut(line.place) else { continue };
             let limit = match meters.get_mut(&line.key) {
@@ -472,6 +478,9 @@ impl Governor {
         let now = deciding.now;
         let patience = deciding.ask.intent.patience_ms.unwrap_or(i64::MAX).max(0);
         let reach = if renewing { 0 } else { self.setup.horizon(deciding.urgency).min(patience) };
+        #[cfg(feature = "mutants")]
+        let reach =
+            if self.is_mutant(crate::Mutant::BooksBeyondReach) { 86_400_000 } else { reach };
         for line in lines {
             self.is_open(deciding, line)?;
         }
@@ -536,6 +545,13 @@ impl Governor {
         let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
         let meters = self.meters_of(line);
         let meter = meters.and_then(|meters| meters.get(&line.key));
+        #[cfg(feature = "mutants")]
+        let (is_trusting, is_greedy) = (
+            self.is_mutant(crate::Mutant::IgnoresSilence),
+            self.is_mutant(crate::Mutant::IgnoresShares),
+        );
+        #[cfg(not(feature = "mutants"))]
+        let (is_trusting, is_greedy) = (false, false);
         if meter.is_none() && meters.is_some_and(|meters| meters.len() >= MOST_KEYS) {
             let why = format!(
                 "it is counted for {MOST_KEYS} of them already, and none more can be told apart now"
@@ -547,6 +563,7 @@ impl Governor {
             && let Some(reported) = learned.reported_at
             && now.saturating_sub(reported) > stale_after
             && deciding.urgency != Urgency::High
+            && !is_trusting
         {
             // Once the window is over that was reported, somebody must find out how the next one is.
             let ends = learned.reset_at.unwrap_or(reported.saturating_add(stale_after));
@@ -558,6 +575,7 @@ impl Governor {
         }
         if let Some(meter) = meter
             && !meter.is_within_share(pool, deciding.who, line.asked.amount)
+            && !is_greedy
         {
             let why = "others are active in the pool, and this agent holds its share of it already";
             return deny(Reason::HardLimitReached, Some(now + 1000), why.to_owned());
@@ -765,12 +783,17 @@ impl Governor {
     ) -> (Decided, String) {
         let validity = lines.first().map_or(0, |line| line.asked.validity);
         let until = from.saturating_add(validity);
+        #[cfg(feature = "mutants")]
+        let acts_until =
+            if self.is_mutant(crate::Mutant::CountsOneWindow) { from + 1 } else { until };
+        #[cfg(not(feature = "mutants"))]
+        let acts_until = until;
         let reset = |line: &Line| {
             self.meters_of(line).and_then(|meters| meters.get(&line.key)).and_then(|m| m.reset_at())
         };
         let drawn = lines
             .iter()
-            .map(|line| line.drawn(Some(line.pool.window.counts_until(until, reset(line)))))
+            .map(|line| line.drawn(Some(line.pool.window.counts_until(acts_until, reset(line)))))
             .collect();
         let waits = from > deciding.now;
         for line in lines {

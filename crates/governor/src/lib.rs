@@ -21,6 +21,8 @@ mod headers;
 mod identity;
 mod intent;
 mod meter;
+#[cfg(feature = "mutants")]
+mod mutant;
 mod profile;
 mod setup;
 mod state;
@@ -44,6 +46,8 @@ pub use headers::{Learned, ProviderReport, from_headers};
 pub use identity::{Identities, Named};
 pub use intent::{Asker, Expected, Intent, LOCAL, UNKNOWN, whole};
 pub use meter::{Asked, Hold, Meter, Reading};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
 pub use profile::{NoRoom, Profile};
 pub use setup::{Draw, Pool, Setup, SetupError, Work};
 pub use state::{Governor, OpenHold, REQUEST_REMEMBERED, Snapshot};

@@ -227,11 +227,16 @@ impl Governor {
 
     fn ended(&self, intent_id: IntentId) -> Option<ExpiredHold> {
         let hold = self.holds.get(&intent_id)?;
+        #[cfg(feature = "mutants")]
+        let refunds = self.is_mutant(crate::Mutant::RefundsExpired);
+        #[cfg(not(feature = "mutants"))]
+        let refunds = false;
         let ended = |drawn: &Drawn| Ended {
             pool: Arc::clone(&drawn.pool),
             key: Arc::clone(&drawn.key),
             amount: drawn.amount,
-            released: self.pool_near(&drawn.pool, drawn.hint).is_none_or(|pool| pool.releases),
+            released: refunds
+                || self.pool_near(&drawn.pool, drawn.hint).is_none_or(|pool| pool.releases),
         };
         Some(ExpiredHold {
             intent_id,
@@ -343,10 +348,17 @@ impl Governor {
                 events.push(told(Effect::Drift, signed(ours), signed(theirs)));
             }
         }
+        #[cfg(feature = "mutants")]
+        let correction = correction.filter(|_| !self.is_mutant(crate::Mutant::IgnoresCorrections));
         let corrected_to = correction.map(|_| {
             let end = reset_at.or(known).filter(|end| *end > now);
             end.unwrap_or_else(|| pool.window.forgotten_at(now, None))
         });
+        #[cfg(feature = "mutants")]
+        let seen = &match self.is_mutant(crate::Mutant::IgnoresClosure) {
+            true => Observation { closed_until: None, ..seen.clone() },
+            false => seen.clone(),
+        };
         let heard = Heard {
             pool: Arc::clone(&pool.id),
             key: Arc::clone(key),

@@ -286,7 +286,7 @@ pub(crate) struct ProviderFile {
     /// What others take that nobody told us of.
     #[serde(default)]
     pub(crate) hidden_per_second: f64,
-    /// Does every answer say what is left?
+    /// Does every answer say what is left? Else only a refusal says when to come back.
     #[serde(default = "yes")]
     pub(crate) answers: bool,
     /// How often it is asked what is left.

@@ -74,15 +74,26 @@ impl Provider {
         taken
     }
 
-    /// What it says of a key: what is left, and that nobody should come where it has refused.
-    pub(crate) fn says(&self, key: u32, refused: bool, now: i64) -> Observation {
-        let resets_at = self.resets_at(now);
+    /// What a look at its count shows of a key.
+    pub(crate) fn counts(&self, key: u32, now: i64) -> Observation {
         Observation {
             name: None,
             limit: Some(self.limit),
-            remaining: Some(if refused { 0 } else { self.left(key, now) }),
-            reset_at: Some(resets_at),
-            closed_until: refused.then_some(resets_at),
+            remaining: Some(self.left(key, now)),
+            reset_at: Some(self.resets_at(now)),
+            closed_until: None,
+        }
+    }
+
+    /// What its answer says of a key. A refusal says when to come back, whatever else it says.
+    pub(crate) fn answers(&self, key: u32, refused: bool, now: i64) -> Option<Observation> {
+        let closed_until = refused.then(|| self.resets_at(now));
+        if self.is_silent || !(self.plan.answers || refused) {
+            None
+        } else if self.plan.answers {
+            Some(Observation { closed_until, ..self.counts(key, now) })
+        } else {
+            Some(Observation { closed_until, ..Observation::default() })
         }
     }
 }

@@ -40,3 +40,14 @@ fn others_take_what_they_should_on_average_and_never_more_than_there_is() {
     provider.limit = 1;
     assert!((0..50).all(|_| provider.others(0, 100) <= 1));
 }
+
+#[test]
+fn one_that_tells_little_still_says_when_to_come_back() {
+    let mut provider = provider(0.0);
+    provider.plan.answers = false;
+    assert_eq!(provider.answers(0, false, 600), None);
+    let said = provider.answers(0, true, 600).unwrap();
+    assert_eq!((said.remaining, said.closed_until), (None, Some(1500)));
+    provider.is_silent = true;
+    assert_eq!(provider.answers(0, true, 600), None);
+}

@@ -430,9 +430,9 @@ impl<'a> World<'a> {
             let Some(real) = real.and_then(|place| self.providers.get(place)) else { continue };
             let left = real.resets_at(now).saturating_sub(now);
             told = told.max(Some(left));
-            if real.plan.answers && !real.is_silent {
+            if let Some(said) = real.answers(draw.key, wish.refused, now) {
+                // What nobody had allowed is not among what is held.
                 let own = if wish.intent.is_some() { draw.amount(wish.taken) } else { 0 };
-                let said = real.says(draw.key, wish.refused, now);
                 self.governed.observe((&draw.id, &draw.key_name, own), said, wish.began, now);
             }
         }
@@ -447,7 +447,7 @@ impl<'a> World<'a> {
         let mut seen = std::collections::BTreeSet::new();
         for draw in self.agents.iter().flat_map(|agent| &agent.draws) {
             if draw.pool == pool && seen.insert(draw.key) && !real.is_silent {
-                let said = real.says(draw.key, false, now);
+                let said = real.counts(draw.key, now);
                 let began = self.governed.time(now);
                 self.governed.observe((&draw.id, &draw.key_name, 0), said, began, now);
             }

@@ -9,7 +9,8 @@ use toml::Spanned;
 use crate::{
     error::{ScenarioError, unknown},
     fields::{OnlyOwn, fields_of},
-    file::{AgentsFile, Behaviour, InvariantFile, ProviderFile, ScenarioFile, Takes},
+    file::{AgentsFile, Behaviour, Length, ScenarioFile, Takes},
+    file_world::{InvariantFile, ProviderFile},
     metric::Metric,
     outcome::Bound,
     sabotage,
@@ -198,7 +199,7 @@ fn group(file: AgentsFile) -> Group {
         Some(shared) => Some(shared),
         None => Some(format!("pat:{name}")),
     };
-    let length = |length: Option<crate::file::Length>, usual| length.map_or(usual, |l| l.0);
+    let length = |length: Option<Length>, usual| length.map_or(usual, |l| l.0);
     Group {
         identity,
         count: file.count,
@@ -282,7 +283,7 @@ fn invariant(
             return Err(ScenarioError::new(at("at_most"), problem));
         }
     };
-    let moment = |length: Option<crate::file::Length>, usual| {
+    let moment = |length: Option<Length>, usual| {
         length.map_or(usual, |length| known.starts_at.saturating_add(length.0))
     };
     let of = Of {

@@ -8,7 +8,7 @@ use tollgate_governor::{
     Observation, Report, Snapshot, Target,
 };
 
-use crate::{agent::Agent, clock::Clock, file::Source};
+use crate::{agent::Agent, clock::Clock, file_world::Source};
 
 /// How often a snapshot is written, where a crash needs one.
 const SNAPSHOT_EVERY: i64 = 30_000;

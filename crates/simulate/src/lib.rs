@@ -14,6 +14,7 @@ mod clock;
 mod error;
 mod fields;
 mod file;
+mod file_world;
 mod gauge;
 mod governed;
 mod metric;
@@ -26,7 +27,6 @@ mod sabotage;
 mod scenario;
 mod series;
 mod table;
-mod trouble;
 mod world;
 
 pub use error::ScenarioError;

@@ -93,34 +93,32 @@ impl Sheet<'_> {
 
     /// What went wrong: a band for as long as it lasted, a line where it began, a word above.
     fn marks(&self, svg: &mut String) -> fmt::Result {
-        let mut free = f64::MIN;
+        // Words that would lie upon each other move up a row, and are left out where there is no third.
+        let mut rows = [(TOP - 6.0, f64::MIN), (TOP - 18.0, f64::MIN)];
         for (from, to, label) in &self.outcome.picture.marks {
             let (from, to) = (self.x(*from), self.x(to.min(self.outcome.seconds)));
-            let width = to - from;
+            let (width, height) = (to - from, BOTTOM - TOP);
             if width > 0.0 {
                 write!(
                     svg,
-                    r#"<rect class="trouble" x="{from:.1}" y="{TOP}" width="{width:.1}" height="{:.1}"/>"#,
-                    BOTTOM - TOP
+                    r#"<rect class="trouble" x="{from:.1}" y="{TOP}" width="{width:.1}" height="{height:.1}"/>"#
                 )?;
             }
             write!(
                 svg,
                 r#"<path class="mark" d="M{from:.1} {TOP}V{BOTTOM}" stroke-dasharray="3 3"/>"#
             )?;
-            // Words that would lie upon each other are left out; the line stays, and the last one may turn.
             let length = label.chars().count() as f64 * 6.2;
-            let (x, anchor, begins) = if from + length > WIDTH - RIGHT {
-                (from + 3.0, "end", from - length)
+            let (anchor, begins) = if from + length > WIDTH - RIGHT {
+                ("end", from - length)
             } else {
-                (from - 1.0, "start", from)
+                ("start", from)
             };
-            if begins >= free {
-                free = begins + length + 10.0;
-                let y = TOP - 6.0;
+            if let Some((y, free)) = rows.iter_mut().find(|(_, free)| begins >= *free) {
+                *free = begins + length + 8.0;
                 write!(
                     svg,
-                    r#"<text class="mark-word" x="{x:.1}" y="{y:.0}" font-size="11" text-anchor="{anchor}">{}</text>"#,
+                    r#"<text class="mark-word" x="{from:.1}" y="{y:.0}" font-size="11" text-anchor="{anchor}">{}</text>"#,
                     escaped(label)
                 )?;
             }

@@ -25,11 +25,12 @@ fn it_refuses_what_is_too_much_and_begins_anew_with_its_window() {
     assert!(provider.serve(0, 10, 1500), "the window is over");
     provider.limit = 4;
     assert_eq!(provider.left(0, 1600), 0, "a limit that falls leaves nothing");
-    let said = provider.says(0, true, 1600);
+    let said = provider.answers(0, true, 1600).unwrap();
     assert_eq!(
         (said.remaining, said.reset_at, said.closed_until),
         (Some(0), Some(2500), Some(2500))
     );
+    assert_eq!(provider.answers(0, false, 1600).unwrap().closed_until, None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tollgate_governor::{Target, duration};
 use crate::{
     check::Known,
     error::{ScenarioError, unknown},
-    file::{Crash, SabotageFile, Source, TargetFile},
+    file_world::{Crash, SabotageFile, Source, TargetFile},
     scenario::{Sabotage, Trouble},
 };
 

@@ -6,7 +6,8 @@ use tollgate_governor::{Expected, Governor, GovernorConfig, Target};
 use crate::{
     check,
     error::ScenarioError,
-    file::{Behaviour, Retries, Share, Source, Takes},
+    file::{Behaviour, Retries, Share, Takes},
+    file_world::Source,
     metric::Metric,
     outcome::{Bound, Outcome},
     world::World,

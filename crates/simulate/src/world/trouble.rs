@@ -1,13 +1,11 @@
 //! Doing what goes wrong, and mending it.
 
-use crate::{
-    scenario::{Sabotage, Trouble},
-    world::World,
-};
+use super::World;
+use crate::scenario::{Sabotage, Trouble};
 
 impl World<'_> {
     /// Something goes wrong.
-    pub(crate) fn trouble(&mut self, place: usize) {
+    pub(super) fn trouble(&mut self, place: usize) {
         let scenario = self.scenario;
         let Some(Sabotage { trouble, .. }) = scenario.sabotage.get(place) else { return };
         match trouble {
@@ -25,7 +23,7 @@ impl World<'_> {
     }
 
     /// It is over. What has no end of its own never comes here.
-    pub(crate) fn trouble_over(&mut self, place: usize) {
+    pub(super) fn trouble_over(&mut self, place: usize) {
         let scenario = self.scenario;
         let Some(Sabotage { trouble, .. }) = scenario.sabotage.get(place) else { return };
         match trouble {

@@ -545,25 +545,19 @@ impl Governor {
         let deny = |reason, retry_at, why: String| Err(No::by(pool, reason, retry_at, why));
         let meters = self.meters_of(line);
         let meter = meters.and_then(|meters| meters.get(&line.key));
-        #[cfg(feature = "mutants")]
-        let (is_trusting, is_greedy) = (
-            self.is_mutant(crate::Mutant::IgnoresSilence),
-            self.is_mutant(crate::Mutant::IgnoresShares),
-        );
-        #[cfg(not(feature = "mutants"))]
-        let (is_trusting, is_greedy) = (false, false);
         if meter.is_none() && meters.is_some_and(|meters| meters.len() >= MOST_KEYS) {
             let why = format!(
                 "it is counted for {MOST_KEYS} of them already, and none more can be told apart now"
             );
             return deny(Reason::HardLimitReached, Some(now + 60_000), why);
         }
-        if let (Some(stale_after), Some(learned)) =
-            (pool.stale_after, meter.and_then(|m| m.learned()))
+        let stale_after = pool.stale_after;
+        #[cfg(feature = "mutants")]
+        let stale_after = stale_after.filter(|_| !self.is_mutant(crate::Mutant::IgnoresSilence));
+        if let (Some(stale_after), Some(learned)) = (stale_after, meter.and_then(|m| m.learned()))
             && let Some(reported) = learned.reported_at
             && now.saturating_sub(reported) > stale_after
             && deciding.urgency != Urgency::High
-            && !is_trusting
         {
             // Once the window is over that was reported, somebody must find out how the next one is.
             let ends = learned.reset_at.unwrap_or(reported.saturating_add(stale_after));
@@ -573,9 +567,10 @@ impl Governor {
                 return deny(Reason::HardLimitReached, Some(ends.max(now + 5000)), why.to_owned());
             }
         }
+        #[cfg(feature = "mutants")]
+        let meter = meter.filter(|_| !self.is_mutant(crate::Mutant::IgnoresShares));
         if let Some(meter) = meter
             && !meter.is_within_share(pool, deciding.who, line.asked.amount)
-            && !is_greedy
         {
             let why = "others are active in the pool, and this agent holds its share of it already";
             return deny(Reason::HardLimitReached, Some(now + 1000), why.to_owned());
@@ -783,11 +778,10 @@ impl Governor {
     ) -> (Decided, String) {
         let validity = lines.first().map_or(0, |line| line.asked.validity);
         let until = from.saturating_add(validity);
+        let acts_until = until;
         #[cfg(feature = "mutants")]
         let acts_until =
-            if self.is_mutant(crate::Mutant::CountsOneWindow) { from + 1 } else { until };
-        #[cfg(not(feature = "mutants"))]
-        let acts_until = until;
+            if self.is_mutant(crate::Mutant::CountsOneWindow) { from + 1 } else { acts_until };
         let reset = |line: &Line| {
             self.meters_of(line).and_then(|meters| meters.get(&line.key)).and_then(|m| m.reset_at())
         };

@@ -227,16 +227,15 @@ impl Governor {
 
     fn ended(&self, intent_id: IntentId) -> Option<ExpiredHold> {
         let hold = self.holds.get(&intent_id)?;
+        let releases = |pool: &Arc<Pool>| pool.releases;
         #[cfg(feature = "mutants")]
-        let refunds = self.is_mutant(crate::Mutant::RefundsExpired);
-        #[cfg(not(feature = "mutants"))]
-        let refunds = false;
+        let releases =
+            |pool: &Arc<Pool>| releases(pool) || self.is_mutant(crate::Mutant::RefundsExpired);
         let ended = |drawn: &Drawn| Ended {
             pool: Arc::clone(&drawn.pool),
             key: Arc::clone(&drawn.key),
             amount: drawn.amount,
-            released: refunds
-                || self.pool_near(&drawn.pool, drawn.hint).is_none_or(|pool| pool.releases),
+            released: self.pool_near(&drawn.pool, drawn.hint).is_none_or(releases),
         };
         Some(ExpiredHold {
             intent_id,

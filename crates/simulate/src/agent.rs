@@ -29,7 +29,9 @@ pub(crate) struct Agent {
     pub(crate) open: u32,
     pub(crate) hunger: Option<usize>,
     /// How many of a burst are left.
-    pub(crate) burst_left: u32,
+    burst_left: u32,
+    /// What was cut off its last pause, so that many short ones are as long as they should be.
+    cut_off: f64,
 }
 
 /// What an act of it takes of a pool.
@@ -125,6 +127,7 @@ impl Agent {
             open: 0,
             hunger: None,
             burst_left: 0,
+            cut_off: 0.0,
         }
     }
 
@@ -160,7 +163,10 @@ impl Agent {
             }
             Behaviour::Greedy { pause } => pause.0 / often,
             Behaviour::Poisson { per_second } => {
-                (self.random.exponential(1000.0 / per_second) as i64) / often
+                let mean = 1000.0 / per_second / f64::from(times.max(1));
+                let exact = self.random.exponential(mean) + self.cut_off;
+                self.cut_off = exact.fract();
+                exact as i64
             }
             Behaviour::Bursty { burst, every, within } => {
                 let burst = burst.saturating_mul(times.max(1));

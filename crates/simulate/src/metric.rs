@@ -12,6 +12,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// The most that was acted above a pool's limit in any true window; of hard pools where none is named.
+    /// What a provider refused was tried, and counts.
     Overshoot,
     /// Acts that a provider refused.
     ProviderRefusals,

@@ -9,10 +9,10 @@ const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 24.0;
-const TOP: f64 = 74.0;
+const TOP: f64 = 88.0;
 /// Where the pools end, and where the answers begin and end.
-const POOLS_END: f64 = 258.0;
-const ANSWERS_TOP: f64 = 284.0;
+const POOLS_END: f64 = 264.0;
+const ANSWERS_TOP: f64 = 288.0;
 const BOTTOM: f64 = 352.0;
 
 /// Told apart also without colours: each has its own dashes.
@@ -93,8 +93,8 @@ impl Sheet<'_> {
 
     /// What went wrong: a band for as long as it lasted, a line where it began, a word above.
     fn marks(&self, svg: &mut String) -> fmt::Result {
-        // Words that would lie upon each other move up a row, and are left out where there is no third.
-        let mut rows = [(TOP - 6.0, f64::MIN), (TOP - 18.0, f64::MIN)];
+        // Words that would lie upon each other move up a row, and are left out where there is none more.
+        let mut rows = [6.0, 18.0, 30.0].map(|above| (TOP - above, f64::MIN));
         for (from, to, label) in &self.outcome.picture.marks {
             let (from, to) = (self.x(*from), self.x(to.min(self.outcome.seconds)));
             let (width, height) = (to - from, BOTTOM - TOP);

@@ -95,3 +95,15 @@ fn nothing_measured_is_nothing_shown() {
     assert!(!outcome.holds(), "a provider's pool promises no slots, so there are none to be kept");
     assert_eq!(outcome.invariants.last().unwrap().measured, None);
 }
+
+#[test]
+fn the_example_of_the_reference_runs() {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
+    let page = fs::read_to_string(page).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let outcome = Scenario::parse(example).unwrap_or_else(|error| panic!("{error}")).run(None);
+    assert!(outcome.holds(), "{:?}", broken(&outcome));
+    for metric in tollgate_simulate::Metric::ALL {
+        assert!(page.contains(&format!("`{}`", metric.name())), "{} is missing", metric.name());
+    }
+}

@@ -121,6 +121,8 @@ fn storms_bursts_and_chance_ask_as_often_as_they_should() {
     assert!((180.0..=200.0).contains(&bursts), "{bursts}");
     let chance = asks("{ kind = \"poisson\", per_second = 4.0 }", "");
     assert!((1100.0..1300.0).contains(&chance), "{chance}");
+    let chance = asks("{ kind = \"poisson\", per_second = 500.0 }", "");
+    assert!((148_000.0..152_000.0).contains(&chance), "{chance}");
     let greedy = asks("{ kind = \"greedy\", pause = \"1s\" }", "");
     assert!((290.0..=301.0).contains(&greedy), "{greedy}");
     let part = "[[agents]]\nname = \"two\"\nworkload = \"work\"\nstarts = \"1m\"\nstops = \"2m\"\nbehaviour = { kind = \"periodic\", every = \"1s\" }\n";

@@ -406,6 +406,10 @@ impl Governor {
 
     /// Whoever does not say who it is, or has cried wolf, is taken for background work.
     fn demote(&self, deciding: &mut Deciding<'_>) {
+        #[cfg(feature = "mutants")]
+        if self.is_mutant(crate::Mutant::BelievesEveryone) {
+            return;
+        }
         let intent = deciding.ask.intent;
         let binned = self.conduct.get(&deciding.who).and_then(|c| c.demoted_until(deciding.now));
         let why = if intent.identity_id == UNKNOWN || intent.scope_id == UNKNOWN {
@@ -569,6 +573,8 @@ impl Governor {
         let hinted = deciding.ask.intent.duration_ms.unwrap_or(0).max(0);
         let validity = usual.max(hinted).min(longest.max(usual));
         let percent = self.setup.settings().headroom_percent.of(deciding.urgency);
+        #[cfg(feature = "mutants")]
+        let percent = if self.is_mutant(crate::Mutant::IgnoresHeadroom) { 0 } else { percent };
         for line in &mut lines {
             let Some(meters) = self.meters.get_mut(line.place) else { continue };
             let limit = match meters.get_mut(&line.key) {
@@ -594,6 +600,9 @@ impl Governor {
     ) -> Result<Room, No> {
         let now = deciding.now;
         let reach = if renewing { 0 } else { self.reach(deciding) };
+        #[cfg(feature = "mutants")]
+        let reach =
+            if self.is_mutant(crate::Mutant::BooksBeyondReach) { 86_400_000 } else { reach };
         for line in lines {
             self.is_open(deciding, line)?;
         }
@@ -664,8 +673,10 @@ impl Governor {
             );
             return deny(Reason::HardLimitReached, Some(now + 60_000), why);
         }
-        if let (Some(stale_after), Some(learned)) =
-            (pool.stale_after, meter.and_then(|m| m.learned()))
+        let stale_after = pool.stale_after;
+        #[cfg(feature = "mutants")]
+        let stale_after = stale_after.filter(|_| !self.is_mutant(crate::Mutant::IgnoresSilence));
+        if let (Some(stale_after), Some(learned)) = (stale_after, meter.and_then(|m| m.learned()))
             && let Some(reported) = learned.reported_at
             && now.saturating_sub(reported) > stale_after
             && deciding.urgency != Urgency::High
@@ -678,6 +689,8 @@ impl Governor {
                 return deny(Reason::HardLimitReached, Some(ends.max(now + 5000)), why.to_owned());
             }
         }
+        #[cfg(feature = "mutants")]
+        let meter = meter.filter(|_| !self.is_mutant(crate::Mutant::IgnoresShares));
         if let Some(meter) = meter
             && !meter.is_within_share(pool, deciding.who, line.asked.amount)
         {
@@ -835,12 +848,16 @@ impl Governor {
     ) -> (Decided, String) {
         let validity = lines.first().map_or(0, |line| line.asked.validity);
         let until = from.saturating_add(validity);
+        let acts_until = until;
+        #[cfg(feature = "mutants")]
+        let acts_until =
+            if self.is_mutant(crate::Mutant::CountsOneWindow) { from + 1 } else { acts_until };
         let reset = |line: &Line| {
             self.meters_of(line).and_then(|meters| meters.get(&line.key)).and_then(|m| m.reset_at())
         };
         let drawn = lines
             .iter()
-            .map(|line| line.drawn(Some(line.pool.window.counts_until(until, reset(line)))))
+            .map(|line| line.drawn(Some(line.pool.window.counts_until(acts_until, reset(line)))))
             .collect();
         let waits = from > deciding.now;
         for line in lines {

@@ -24,6 +24,8 @@ mod identity;
 mod intent;
 mod judge;
 mod meter;
+#[cfg(feature = "mutants")]
+mod mutant;
 mod profile;
 mod renew;
 mod rules;
@@ -54,11 +56,13 @@ pub use identity::{Identities, Named};
 pub use intent::{Asker, Expected, Intent, LOCAL, UNKNOWN, whole};
 pub use judge::RuleMatch;
 pub use meter::{Asked, Hold, Meter, Reading};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
 pub use profile::{NoRoom, Profile};
 pub use rules::{
     Action, AgentFacts, DuringConfig, Evaluated, ExampleConfig, Expectation, Facts, ForecastFacts,
     Head, IdentityFacts, IntentFacts, Kind, Matched, PoolFacts, Position, Rule, RuleConfig,
-    RuleError, Rules, Said, Urgencies, VARIABLES, Variable, Wait, strictest,
+    RuleError, Rules, Said, Urgencies, VARIABLES, Variable, Wait, sample_facts, strictest,
 };
 pub use setup::{Draw, Pool, Setup, SetupError, Work};
 pub use state::{Forecasted, Governor, OpenHold, REQUEST_REMEMBERED, Snapshot};

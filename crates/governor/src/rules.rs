@@ -27,7 +27,7 @@ pub use config::{DuringConfig, ExampleConfig, Expectation, RuleConfig, Said, Urg
 pub use expression::Position;
 pub use facts::{
     AgentFacts, Facts, ForecastFacts, IdentityFacts, IntentFacts, Kind, PoolFacts, VARIABLES,
-    Variable,
+    Variable, sample_facts,
 };
 pub use index::Head;
 pub use rule::Rule;

@@ -68,6 +68,8 @@ pub struct Governor {
     swept: i64,
     /// How many events were applied.
     applied: u64,
+    #[cfg(feature = "mutants")]
+    pub(crate) mutant: Option<crate::mutant::Mutant>,
 }
 
 /// A pool that is configured no more.
@@ -222,6 +224,8 @@ impl Governor {
             now,
             swept: now,
             applied: 0,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 
@@ -346,11 +350,15 @@ impl Governor {
                 let gone = Target::Identity(Arc::clone(&deleted.pseudonym));
                 self.halts.retain(|halt| halt.target != gone);
             }
+            #[cfg(feature = "mutants")]
+            Effect::Halted(_) if self.is_mutant(crate::Mutant::IgnoresHalts) => {}
             Effect::Halted(halt) => {
                 self.halts.retain(|known| known.target != halt.target);
                 self.halts.push(halt.clone());
             }
             Effect::Resumed(halt) => self.halts.retain(|known| known.target != halt.target),
+            #[cfg(feature = "mutants")]
+            Effect::Configured(_) if self.is_mutant(crate::Mutant::IgnoresReload) => {}
             Effect::Configured(configured) => {
                 if let Some(config) = &configured.governor
                     && let Ok(setup) = config.build(self.now)
@@ -420,6 +428,12 @@ impl Governor {
     /// Holds in every pool what a hold holds.
     fn take(&mut self, hold: &OpenHold) {
         let now = self.now;
+        #[cfg(feature = "mutants")]
+        if self.is_mutant(crate::Mutant::HoldsNothing)
+            || (hold.from > now && self.is_mutant(crate::Mutant::MovesBookings))
+        {
+            return;
+        }
         for drawn in &hold.pools {
             let part = hold.part(drawn);
             if let Some((_, meter)) = self.meter(&drawn.pool, &drawn.key, drawn.hint) {
@@ -488,6 +502,11 @@ impl Governor {
             let drawn = hold.pools.iter().find(|d| d.pool == spent.pool && d.key == spent.key)?;
             Some((hold.part(drawn), hold.is_over))
         });
+        #[cfg(feature = "mutants")]
+        let spent = match self.is_mutant(crate::Mutant::ForgetsUsage) {
+            true => &Spent { used: 0, ..spent.clone() },
+            false => spent,
+        };
         let Some((_, meter)) = self.meter(&spent.pool, &spent.key, Hint::default()) else { return };
         match part {
             Some((part, false)) => meter.settle(part, spent.used, spent.to, now),
@@ -795,6 +814,10 @@ impl Governor {
             }
         }
         self.share_anew();
+        #[cfg(feature = "mutants")]
+        if self.is_mutant(crate::Mutant::ForgetsAtRestart) {
+            self.meters.iter_mut().for_each(HashMap::clear);
+        }
     }
 
     /// Works out anew who holds how much. A snapshot of another build may name principals otherwise.

@@ -237,11 +237,15 @@ impl Governor {
 
     fn ended(&self, intent_id: IntentId) -> Option<ExpiredHold> {
         let hold = self.holds.get(&intent_id)?;
+        let releases = |pool: &Arc<Pool>| pool.releases;
+        #[cfg(feature = "mutants")]
+        let releases =
+            |pool: &Arc<Pool>| releases(pool) || self.is_mutant(crate::Mutant::RefundsExpired);
         let ended = |drawn: &Drawn| Ended {
             pool: Arc::clone(&drawn.pool),
             key: Arc::clone(&drawn.key),
             amount: drawn.amount,
-            released: self.pool_near(&drawn.pool, drawn.hint).is_none_or(|pool| pool.releases),
+            released: self.pool_near(&drawn.pool, drawn.hint).is_none_or(releases),
         };
         Some(ExpiredHold {
             intent_id,
@@ -356,6 +360,8 @@ impl Governor {
                 events.push(told(Effect::Drift, signed(ours), signed(theirs)));
             }
         }
+        #[cfg(feature = "mutants")]
+        let correction = correction.filter(|_| !self.is_mutant(crate::Mutant::IgnoresCorrections));
         let corrected_to = correction.map(|_| {
             let end = reset_at.or(known).filter(|end| *end > now);
             end.unwrap_or_else(|| pool.window.forgotten_at(now, None))
@@ -370,6 +376,11 @@ impl Governor {
             let already = beyond.saturating_add(correction.unwrap_or(0));
             Some(Carried { from, amount: counted.saturating_sub(already) })
         });
+        #[cfg(feature = "mutants")]
+        let seen = &match self.is_mutant(crate::Mutant::IgnoresClosure) {
+            true => Observation { closed_until: None, ..seen.clone() },
+            false => seen.clone(),
+        };
         let heard = Heard {
             pool: Arc::clone(&pool.id),
             key: Arc::clone(key),

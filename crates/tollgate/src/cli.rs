@@ -74,6 +74,12 @@ pub(crate) enum Command {
     )]
     WhatIf(WhatIfArgs),
 
+    /// Run agents, sabotage and a policy through the governor, on virtual time.
+    #[command(
+        after_help = "Ends with 1 when an invariant is broken. The same file and seed give the same result, byte for byte.\n\nExamples:\n  tollgate simulate examples/scenarios/priority-inversion.toml --plot out.svg\n  tollgate simulate scenario.toml --seed 7 --json"
+    )]
+    Simulate(SimulateArgs),
+
     /// List the credentials that the governor knows; register or forget one.
     #[command(
         after_help = "Examples:\n  tollgate identities\n  tollgate identities register pat:spare --group github\n  tollgate identities delete pat:spare"
@@ -195,6 +201,9 @@ impl Command {
             Self::Key { command } => command.name(),
             Self::Ask(_) => "ask",
             Self::Pools(_) => "pools",
+            Self::Forecast(_) => "forecast",
+            Self::Simulate(_) => "simulate",
+            Self::WhatIf(_) => "what-if",
             Self::Identities { command: None, .. } => "identities",
             Self::Identities { command: Some(IdentityCommand::Register(_)), .. } => {
                 "identities register"
@@ -315,6 +324,20 @@ pub(crate) struct ForecastArgs {
 
     #[command(flatten)]
     pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// The scenario, or `-` for the standard input.
+    pub(crate) scenario: PathBuf,
+
+    /// Another seed than the scenario's own.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Draw what was taken of each pool, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -25,6 +25,43 @@ pub struct Facts<'a> {
     pub now: i64,
 }
 
+/// Facts about nobody, in which everything is known: to try how long an evaluation takes.
+pub fn sample_facts() -> Facts<'static> {
+    Facts {
+        intent: IntentFacts {
+            agent_id: "crawler-01",
+            identity_id: "pat:me",
+            workload_id: "repo_scan",
+            scope_id: "repo:owner/name",
+            urgency: Urgency::Normal,
+            duration_ms: Some(1000),
+            can_switch: false,
+        },
+        identity: IdentityFacts { name: "pat:me", kind: Some("user"), group: Some("github") },
+        agent: AgentFacts { name: "crawler-01", demoted: false, open: Some(1) },
+        pool: Some(PoolFacts {
+            id: "github:core",
+            unit: "calls",
+            limit: Some(5000),
+            used: Some(1000),
+            held: Some(10),
+            booked: Some(0),
+            remaining: Some(3990),
+            reset_in_ms: Some(600_000),
+        }),
+        forecast: Some(ForecastFacts {
+            p_exhaust: Some(0.5),
+            p_exhaust_with: Some(0.5),
+            tte_p50: Some(600.0),
+            tte_p90: Some(900.0),
+            tte_p99: Some(f64::INFINITY),
+            burn_rate: Some(2.0),
+        }),
+        cost: Some(1),
+        now: 1_800_000_000_000,
+    }
+}
+
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
 pub struct IntentFacts<'a> {

@@ -20,6 +20,7 @@ mod redact;
 mod replay;
 mod rules;
 mod serve;
+mod simulate;
 mod tools;
 mod trace;
 mod what_if;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Ask(args) => ask::run(args, output),
         Command::Pools(args) => pools::run(&args, output),
         Command::Forecast(args) => forecast::run(&args, output),
+        Command::Simulate(args) => simulate::run(&args, output),
         Command::WhatIf(args) => what_if::run(&args, output),
         Command::Identities { command, gate } => identities::run(command, &gate, output),
         Command::Halt(args) => halt::run(args, false, output),

@@ -241,8 +241,8 @@ pub struct Forecast {
     pub p_exhaust: f64,
     /// The same if what is asked now is taken too.
     pub p_exhaust_with: f64,
-    /// In how many milliseconds nothing is left, with a probability of 50, 90 and 99 percent; `None` where that
-    /// is not to be expected until then.
+    /// For how many milliseconds it lasts at least, with a probability of 50, 90 and 99 percent; `None` where it
+    /// lasts until then with that probability.
     pub exhausted_in: [Option<i64>; 3],
     /// How much more will be taken until then: with 5, 50 and 95 percent it is less.
     pub will_take: [f64; 3],
@@ -291,7 +291,7 @@ impl Forecast {
             forecast.p_exhaust = forecast.p_exhaust.max(gone(left));
             forecast.p_exhaust_with = forecast.p_exhaust_with.max(gone(left - asked));
             let reached = (at, forecast.p_exhaust);
-            for (found, wanted) in forecast.exhausted_in.iter_mut().zip([0.5, 0.9, 0.99]) {
+            for (found, wanted) in forecast.exhausted_in.iter_mut().zip([0.5, 0.1, 0.01]) {
                 if found.is_none() && reached.1 >= wanted {
                     *found = Some(between(before, reached, wanted));
                 }

@@ -63,7 +63,7 @@ pub(crate) enum Command {
 
     /// Show what is to be expected of the pools: how fast they are used up, and whether they last.
     #[command(
-        after_help = "P50, P90 and P99 say by when a pool is exhausted with that probability.\n\nExamples:\n  tollgate forecast\n  tollgate forecast github: --json"
+        after_help = "P50, P90 and P99 say for how long a pool lasts at least, with that probability.\n\nExamples:\n  tollgate forecast\n  tollgate forecast github: --json"
     )]
     Forecast(ForecastArgs),
 

@@ -290,9 +290,9 @@ table! {
     "pool.reset_in" Double maybe Double(600.0), LENGTHS, "seconds until the window ends, where it ends", "pool.reset_in > 3600.0", |f, _| f.pool?.reset_in_ms.map(seconds);
     "forecast.p_exhaust" Double maybe Double(0.1), SHARES, "how likely the pool is used up before it resets, from 0 to 1", "forecast.p_exhaust > 0.5", |f, _| f.forecast?.p_exhaust.map(Double);
     "forecast.p_exhaust_with" Double maybe Double(0.1), SHARES, "the same with what is asked", "forecast.p_exhaust_with > 0.9", |f, _| f.forecast?.p_exhaust_with.map(Double);
-    "forecast.tte_p50" Double maybe Double(3600.0), HORIZONS, "seconds until it is used up, later in half of the cases; may be infinite", "forecast.tte_p50 < 60.0", |f, _| f.forecast?.tte_p50.map(Double);
-    "forecast.tte_p90" Double maybe Double(1800.0), HORIZONS, "the same, later in nine of ten cases", "forecast.tte_p90 < pool.reset_in", |f, _| f.forecast?.tte_p90.map(Double);
-    "forecast.tte_p99" Double maybe Double(900.0), HORIZONS, "the same, later in 99 of 100 cases", "forecast.tte_p99 < 30.0", |f, _| f.forecast?.tte_p99.map(Double);
+    "forecast.tte_p50" Double maybe Double(3600.0), HORIZONS, "for how many seconds it lasts at least, in half of the cases; infinite where it lasts until the reset", "forecast.tte_p50 < 60.0", |f, _| f.forecast?.tte_p50.map(Double);
+    "forecast.tte_p90" Double maybe Double(1800.0), HORIZONS, "the same in nine of ten cases", "forecast.tte_p90 < pool.reset_in", |f, _| f.forecast?.tte_p90.map(Double);
+    "forecast.tte_p99" Double maybe Double(900.0), HORIZONS, "the same in 99 of 100 cases", "forecast.tte_p99 < 30.0", |f, _| f.forecast?.tte_p99.map(Double);
     "forecast.burn_rate" Double maybe Double(0.5), LENGTHS, "units used per second", "forecast.burn_rate * 60.0 > 100.0", |f, _| f.forecast?.burn_rate.map(Double);
     "cost" Int maybe Int(1), AMOUNTS, "what is asked of this pool", "cost > 1000", |f, _| f.cost.map(amount);
     "time.hour" Int known Int(12), &[Int(0), Int(23)], "the hour, 0 to 23, in the zone of `during`, or UTC", "time.hour >= 22 || time.hour < 6", |f, zone| of_time(f, zone, |t| t.hour().into());

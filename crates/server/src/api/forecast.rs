@@ -72,11 +72,11 @@ struct Shown {
     /// How probable it is that nothing is left at some moment until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     p_exhaust: Option<f64>,
-    /// In how many seconds it is exhausted with a probability of 50 percent; null where that is not to be expected.
+    /// For how many seconds it lasts at least, with a probability of 50 percent; null where it lasts until then.
     tte_p50_seconds: Option<f64>,
-    /// With 90 percent.
+    /// With a probability of 90 percent.
     tte_p90_seconds: Option<f64>,
-    /// With 99 percent.
+    /// With a probability of 99 percent.
     tte_p99_seconds: Option<f64>,
     /// How much more will be taken until then.
     #[serde(skip_serializing_if = "Option::is_none")]

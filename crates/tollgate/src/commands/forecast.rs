@@ -71,10 +71,10 @@ fn rate(per_second: f64) -> String {
     format!("{:.1}/{unit}", per_second * seconds)
 }
 
-/// In how long it is exhausted.
+/// For how long it lasts.
 fn soon(seconds: &Value) -> String {
     match seconds.as_f64() {
-        None => "no".to_owned(),
+        None => "lasts".to_owned(),
         Some(seconds) if seconds < 1.0 => "now".to_owned(),
         Some(seconds) if seconds < 120.0 => format!("{seconds:.0} s"),
         Some(seconds) if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),

@@ -290,6 +290,13 @@ impl Governor {
             for line in &lines {
                 self.can_ever_fit(line)?;
             }
+            // Where nothing is held, nobody asks the rules later.
+            if lines.is_empty()
+                && let RuleVerdict::No(no) =
+                    self.ruled(&mut deciding, &lines, &intent.identity_id).verdict
+            {
+                return Err(no);
+            }
             Ok(lines.iter().map(|line| Arc::clone(&line.pool.id)).collect())
         });
         open.map_err(|no| {

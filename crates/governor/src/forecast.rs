@@ -276,27 +276,26 @@ impl Forecast {
             will_take: [0.0; 3],
         };
         let asked = asked as f64;
-        let mut before = (0, 0.0);
+        let gone = |amount: f64, at: f64| match &rate {
+            _ if amount <= 0.0 => 1.0,
+            None => 0.0,
+            Some(rate) => rate.at_least(amount, at),
+        };
+        let mut before = (0.0, room(0));
         for step in 0..=STEPS {
             // Closer at first: what is near matters more.
             let part = f64::from(step) / f64::from(STEPS);
-            let at = (ahead_ms as f64 * part * part) as i64;
-            let left = room(at);
-            let gone = |amount: f64| match &rate {
-                _ if amount <= 0.0 => 1.0,
-                None => 0.0,
-                Some(rate) => rate.at_least(amount, at as f64),
-            };
+            let at = (ahead_ms as f64 * part.powi(4)).floor();
+            let left = room(at as i64);
             // What is gone once is gone, whatever comes back later.
-            forecast.p_exhaust = forecast.p_exhaust.max(gone(left));
-            forecast.p_exhaust_with = forecast.p_exhaust_with.max(gone(left - asked));
-            let reached = (at, forecast.p_exhaust);
+            forecast.p_exhaust = forecast.p_exhaust.max(gone(left, at));
+            forecast.p_exhaust_with = forecast.p_exhaust_with.max(gone(left - asked, at));
             for (found, wanted) in forecast.exhausted_in.iter_mut().zip([0.5, 0.1, 0.01]) {
-                if found.is_none() && reached.1 >= wanted {
-                    *found = Some(between(before, reached, wanted));
+                if found.is_none() && forecast.p_exhaust >= wanted {
+                    *found = Some(reached(before, (at, left), |at, left| gone(left, at) >= wanted));
                 }
             }
-            before = reached;
+            before = (at, left);
         }
         if let Some(rate) = rate {
             forecast.will_take = [-Z95, 0.0, Z95].map(|z| rate.quantile(z, ahead_ms as f64));
@@ -339,13 +338,26 @@ pub(crate) fn cone(
     (0..=steps).map(point).collect()
 }
 
-/// When a probability is reached that lies between two others.
-fn between((from, low): (i64, f64), (to, high): (i64, f64), wanted: f64) -> i64 {
-    if high <= low || wanted <= low {
-        return to;
+/// When something is so for the first time, between two moments with what is left at each; at the latter it is.
+fn reached(
+    (from, before): (f64, f64),
+    (to, after): (f64, f64),
+    is_so: impl Fn(f64, f64) -> bool,
+) -> i64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if is_so(from + (to - from) * middle, before + (after - before) * middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
     }
-    from + ((to - from) as f64 * (wanted - low) / (high - low)) as i64
+    (from + (to - from) * high) as i64
 }
+
+/// How often the stretch is halved in which something happens.
+const HALVINGS: u32 = 12;
 
 /// The normal distribution: the probability of at most `z`. By Abramowitz and Stegun 7.1.26, exact to seven
 /// digits.

@@ -32,10 +32,15 @@ fn rule(text: &str) -> String {
 fn whoever_a_rule_stops_is_told_which_and_why() {
     let daemon = Daemon::configured(&format!(
         "{}\n[[rules]]\nid = \"metered\"\naction = \"warn\"\nbecause = \"this is metered\"\n",
-        rule("id = \"frozen\"\nworkload = \"deploy*\"\naction = \"deny\"\nbecause = \"releases are frozen\"")
+        rule(
+            "id = \"frozen\"\nworkload = \"deploy*\"\naction = \"deny\"\nbecause = \"releases are frozen\""
+        )
     ));
     let no = daemon.ask(&with(intent("ci", "deploy_web"), &json!({"debug": true})));
-    assert_eq!((&no["status"], &no["reason"]), (&json!("deny_with_reason"), &json!("policy_violation")));
+    assert_eq!(
+        (&no["status"], &no["reason"]),
+        (&json!("deny_with_reason"), &json!("policy_violation"))
+    );
     assert_eq!(no["evaluation"]["risk_summary"], "the rule frozen says no: releases are frozen");
     assert_eq!(no["warnings"], json!(["metered: this is metered"]));
     let steps: Vec<(&Value, &Value)> = no["trace"]
@@ -67,11 +72,15 @@ fn rules_are_read_again_when_the_file_changes_and_a_bad_file_changes_nothing() {
     let asked = || is_approved(&daemon.ask(&intent("a", "work")));
     assert!(asked());
     // What does not load is refused with its place, and the old one goes on.
-    fs::write(&file, rule("id = \"stop\"\nwhen = \"pool.remainin < 1\"\naction = \"deny\"\nbecause = \"x\"")).unwrap();
+    fs::write(
+        &file,
+        rule("id = \"stop\"\nwhen = \"pool.remainin < 1\"\naction = \"deny\"\nbecause = \"x\""),
+    )
+    .unwrap();
     let admin = daemon.admin();
     let refused = daemon.post("/v1/reload", Some(&admin), "{}");
     assert_eq!(refused.code(), "INVALID_REQUEST");
-    for part in ["rules[0].when", "did you mean `remaining`", "line 14, column 1"] {
+    for part in ["rules[0].when", "did you mean `remaining`", "line 13, column 1"] {
         assert!(refused.message().contains(part), "{}", refused.message());
     }
     assert!(asked());
@@ -100,8 +109,8 @@ fn hostile_rules_are_refused_at_once() {
         let text = rule(&format!("id = \"r\"\naction = \"deny\"\nbecause = \"x\"\n{when}"));
         let began = Instant::now();
         let ran = run_with(&["policy", "check", "-"], text.as_bytes());
-        assert_eq!(ran.code, 3, "{shown}: {}", ran.stderr);
-        assert!(ran.stderr.contains("rules[0].when"), "{shown}: {}", ran.stderr);
+        assert_eq!(ran.code, 3, "{shown}: {}", ran.err);
+        assert!(ran.err.contains("rules[0].when"), "{shown}: {}", ran.err);
         assert!(began.elapsed().as_secs() < 20, "{shown}");
     }
 }
@@ -114,11 +123,11 @@ fn examples_that_come_out_otherwise_refuse_the_file() {
     let ran = run_with(&["policy", "check", "-"], text.as_bytes());
     assert_eq!(ran.code, 3);
     for part in ["expect", "matches", "few"] {
-        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+        assert!(ran.err.contains(part), "{}", ran.err);
     }
     let ran = run_with(&["policy", "check", "-"], text.replace("= 50", "= 5").as_bytes());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stdout.contains("1 hold"), "{}", ran.stdout);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("1 hold"), "{}", ran.out);
 }
 
 #[test]
@@ -137,7 +146,7 @@ fn a_pool_that_will_not_last_shows_and_is_an_event() {
     assert!(one["p_exhaust"].as_f64().unwrap() > 0.9, "{one}");
     assert!(one["tte_p50_seconds"].as_f64().unwrap() < 3600.0, "{one}");
     assert_eq!(one["cone"].as_array().unwrap().len(), 25);
-    let shown = daemon.cli(&["forecast"]).stdout;
+    let shown = daemon.cli(&["forecast"]).out;
     assert!(shown.contains("p:calls") && shown.contains('%'), "{shown}");
     daemon.until("it is told", || {
         daemon.ask(&intent("eager", "work"));
@@ -181,7 +190,9 @@ fn a_recorded_run_asked_again_gives_the_same_and_another_policy_what_would_diffe
                         let work = if number % 3 == 0 { "run" } else { "scan" };
                         let asked = daemon.ask(&intent(&format!("agent-{agent}"), work));
                         if is_approved(&asked) && number % 2 == 0 {
-                            daemon.report(&json!({"intent_id": asked["intent_id"], "actual_cost": 1}));
+                            daemon.report(
+                                &json!({"intent_id": asked["intent_id"], "actual_cost": 1}),
+                            );
                         }
                     }
                 });
@@ -211,7 +222,7 @@ fn a_recorded_run_asked_again_gives_the_same_and_another_policy_what_would_diffe
     let differ = summary["decisions"].as_u64().unwrap() - summary["same"].as_u64().unwrap();
     assert_eq!(lines.len() as u64, differ);
     assert!(lines.iter().any(|line| line["after"]["decision"] == "denied"));
-    let shown = daemon.cli(&["what-if", "--policy", "stricter.toml"]).stdout;
+    let shown = daemon.cli(&["what-if", "--policy", "stricter.toml"]).out;
     assert!(shown.contains("would be denied") && shown.contains("p:running"), "{shown}");
     // Over HTTP it is the same.
     let body = json!({"config": {
@@ -228,25 +239,31 @@ fn a_recorded_run_asked_again_gives_the_same_and_another_policy_what_would_diffe
 
 #[test]
 fn simulations_repeat_to_the_byte_and_a_broken_invariant_is_exit_code_1() {
-    for name in
-        ["thundering-herd", "drift-correction", "priority-inversion", "noisy-neighbour", "cascading-failure"]
-    {
+    for name in [
+        "thundering-herd",
+        "drift-correction",
+        "priority-inversion",
+        "noisy-neighbour",
+        "cascading-failure",
+    ] {
         let file = root().join(format!("examples/scenarios/{name}.toml"));
         let file = file.to_str().unwrap();
         let first = run(&["simulate", file, "--json"]);
-        assert_eq!(first.code, 0, "{name}: {}", first.stdout);
-        assert_eq!(first.stdout, run(&["simulate", file, "--json"]).stdout, "{name}");
+        assert_eq!(first.code, 0, "{name}: {}", first.out);
+        assert_eq!(first.out, run(&["simulate", file, "--json"]).out, "{name}");
     }
     let file = root().join("examples/scenarios/noisy-neighbour.toml");
     let text = fs::read_to_string(file).unwrap();
-    let broken = format!("{text}\n[[invariants]]\nmetric = \"asks\"\nat_most = 1\nbecause = \"it cannot hold\"\n");
+    let broken = format!(
+        "{text}\n[[invariants]]\nmetric = \"asks\"\nat_most = 1\nbecause = \"it cannot hold\"\n"
+    );
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("out.svg");
     let ran = run_with(&["simulate", "-", "--plot", plot.to_str().unwrap()], broken.as_bytes());
-    assert_eq!(ran.code, 1, "{}", ran.stderr);
-    assert!(ran.stdout.contains("FAIL") && ran.stdout.contains("1 invariant is broken"), "{}", ran.stdout);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("FAIL") && ran.out.contains("1 invariant is broken"), "{}", ran.out);
     assert!(fs::read_to_string(plot).unwrap().starts_with("<svg"));
     let ran = run_with(&["simulate", "-"], b"name = \"x\"\nlasts = \"1m\"\nagens = 1\n");
     assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("line 3") && ran.stderr.contains("agents"), "{}", ran.stderr);
+    assert!(ran.err.contains("line 3") && ran.err.contains("agents"), "{}", ran.err);
 }

@@ -56,7 +56,7 @@ fn sections_and_fields() {
     );
     assert_eq!(
         told("limit = 10", "limits = 10"),
-        "line 5, column 1: pools[0].limits: unknown field `limits`, expected one of `id`, `unit`, `limit`, `window`, `per`, `hard`, `price`, `on_expiry`, `trust_usage`, `valid_for`; did you mean `limit`?"
+        "line 5, column 1: pools[0].limits: unknown field `limits`, expected one of `id`, `unit`, `limit`, `window`, `per`, `hard`, `price`, `on_expiry`, `trust_usage`, `valid_for`, `risk_limit`; did you mean `limit`?"
     );
     let problem = told("behaviour =", "behavior =");
     assert!(problem.starts_with("line 21, column 1: agents[0].behavior: unknown field `behavior`"));

@@ -76,7 +76,7 @@ pub(crate) enum Command {
 
     /// Run agents, sabotage and a policy through the governor, on virtual time.
     #[command(
-        after_help = "Ends with 1 when an invariant is broken. The same file and seed give the same result, byte for byte.\n\nExamples:\n  tollgate simulate examples/scenarios/priority-inversion.toml --plot out.svg\n  tollgate simulate scenario.toml --seed 7 --json"
+        after_help = "Ends with 1 when an invariant is broken. The same file and seed give the same result, byte for byte.\n\nExamples:\n  tollgate simulate examples/scenarios/priority-inversion.toml --plot out.svg\n  tollgate simulate examples/scenarios/noisy-neighbour.toml --seed 7 --json"
     )]
     Simulate(SimulateArgs),
 

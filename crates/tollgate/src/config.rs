@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(at(&pool.replace("0s", "1h")), (3, 1));
         let whole = pool.replace("limit = 0", "limit = 5").replace("0s", "1h");
         assert_eq!(at(&format!("{whole}\n[[routes]]\npools = [{{ id = \"p:b\" }}]\n")), (7, 12));
-        assert_eq!(at(&format!("# one\n{whole}{whole}")), (6, 1));
+        assert_eq!(at(&format!("# one\n{whole}{whole}")), (7, 1));
         let error = Config::parse("[deamon]\n").unwrap_err();
         assert_eq!(error.suggestion(), Some("daemon"));
         assert!(Config::parse("[policies.readonly]\n").is_err());

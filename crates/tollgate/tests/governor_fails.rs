@@ -109,7 +109,7 @@ fn a_configuration_that_does_not_load_keeps_the_running_one() {
         (POOLS.replace("limit = 1000", "limit = 0"), "pools[0].limit"),
         (POOLS.replace("{ id = \"t:calls\" }", "{ id = \"t:cals\" }"), "did you mean `t:calls`?"),
         (POOLS.replace("300d", "300 days"), "no length of time"),
-        (POOLS.replace("[[routes]]", "[[rules]]"), "unknown field `rules`"),
+        (POOLS.replace("[[routes]]", "[[rutes]]"), "unknown field `rutes`"),
         (POOLS.replace("limit = 1000", "limit = 10\nunit = \"tokens\""), "is missing"),
         ("[[pools]]\n".to_owned(), "missing field"),
     ];

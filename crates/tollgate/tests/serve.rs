@@ -606,7 +606,7 @@ fn a_policy_that_changed_applies_to_the_next_call_and_a_bad_one_does_not_load() 
     daemon.until("the policy applies", || daemon.call("system.time", &key, "{}").status == 403);
     std::fs::write(&file, "[server]\ndney = []\n").unwrap();
     signal(daemon.child.id(), "HUP");
-    daemon.until("the mistake is told", || daemon.logged().contains("does not load"));
+    daemon.until("the mistake is told", || daemon.logged().contains("was not applied"));
     assert!(daemon.logged().contains("did you mean `deny`?"), "{}", daemon.logged());
     assert_eq!(daemon.call("system.time", &key, "{}").code(), "PERMISSION_DENIED");
     assert!(daemon.events().iter().any(|event| event["kind"] == "policy_updated"));

@@ -338,7 +338,7 @@ struct DecisionBody {
     /// How it was decided.
     evaluation: Evaluation,
     /// What rules say that only warn.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     /// Every step, where `debug` asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]

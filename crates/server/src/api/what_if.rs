@@ -84,7 +84,7 @@ struct Side {
     /// How long to wait, in milliseconds.
     wait_ms: i64,
     /// The rules that matched.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rules: Vec<String>,
 }
 

@@ -122,6 +122,9 @@ impl No {
     }
 }
 
+/// What was found: the effect, why in words, and the credential to use instead.
+type Found = ((Decided, String), Option<Arc<Named>>);
+
 /// Where there is room.
 pub(crate) enum Room {
     Now,
@@ -449,11 +452,7 @@ impl Governor {
     }
 
     /// Looks for room, now or later, or with another credential.
-    fn room(
-        &mut self,
-        deciding: &mut Deciding<'_>,
-        identity: &Arc<str>,
-    ) -> ((Decided, String), Option<Arc<Named>>) {
+    fn room(&mut self, deciding: &mut Deciding<'_>, identity: &Arc<str>) -> Found {
         let intent = deciding.ask.intent;
         let lines = self.lines(deciding, identity, &intent.identity_id);
         if lines.is_empty() {
@@ -491,10 +490,7 @@ impl Governor {
     }
 
     /// The same with another credential.
-    fn switched(
-        &mut self,
-        deciding: &mut Deciding<'_>,
-    ) -> Option<((Decided, String), Option<Arc<Named>>)> {
+    fn switched(&mut self, deciding: &mut Deciding<'_>) -> Option<Found> {
         let (lines, other) = self.switch(deciding)?;
         let (mut effect, why) = self.approved(deciding, &lines, deciding.now);
         effect.decision = Answer::ApproveWithModifications;

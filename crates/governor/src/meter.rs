@@ -130,6 +130,9 @@ pub struct Reading {
     pub reported_at: Option<i64>,
 }
 
+/// How much can be taken until a moment that is so many milliseconds ahead.
+type RoomAt<'a> = Box<dyn FnMut(i64) -> f64 + 'a>;
+
 impl Meter {
     /// A meter of this pool that was never used.
     pub fn new(pool: &Pool, now: i64) -> Self {
@@ -400,11 +403,7 @@ impl Meter {
     }
 
     /// How far can be looked ahead, in milliseconds, and how much can be taken until a moment of that time.
-    fn ahead<'a>(
-        &'a self,
-        pool: &Pool,
-        now: i64,
-    ) -> Option<(i64, Box<dyn FnMut(i64) -> f64 + 'a>)> {
+    fn ahead<'a>(&'a self, pool: &Pool, now: i64) -> Option<(i64, RoomAt<'a>)> {
         let limit = self.limit(pool)? as f64;
         match &self.counted {
             Counted::Windows(profile) => {

@@ -161,3 +161,20 @@ fn the_examples_load() {
     assert!(tools.as_array().unwrap().len() > 10);
     assert_eq!(run(&["policy", "check", "examples/policy.toml", "--tool", "system.time"]).code, 0);
 }
+
+#[test]
+fn everything_that_a_rule_can_read_is_in_the_table() {
+    let text = fs::read_to_string(root().join("docs/rules.md")).unwrap();
+    for variable in tollgate_governor::VARIABLES {
+        assert!(text.contains(&format!("`{}`", variable.name)), "{}", variable.name);
+    }
+    // And what the table names can be read.
+    let table = text.split("### Conditions").nth(1).unwrap().split("\n\n").nth(1).unwrap();
+    for row in table.lines().skip(2) {
+        let names = row.split('|').nth(1).unwrap();
+        for name in names.split('`').skip(1).step_by(2) {
+            let known = tollgate_governor::VARIABLES.iter().any(|known| known.name == name);
+            assert!(known, "{name}");
+        }
+    }
+}

@@ -51,7 +51,7 @@ pub(crate) struct Burn {
 struct Bins {
     /// Which one is open, counted from 1970.
     open: i64,
-    /// What was taken in it.
+    /// What was taken in it before the narrower bins that are open now.
     sum: f64,
     /// Decaying sums of those that are closed: how many, what was taken, its squares.
     count: f64,
@@ -60,17 +60,18 @@ struct Bins {
 }
 
 impl Bins {
-    /// Closes the open bin if its time is over, and all those in which nothing happened since.
-    fn advance(&mut self, now: i64, width: i64) {
+    /// Closes the open bin if its time is over, and all those in which nothing happened since. Gives what was in
+    /// it, or `None` if it is still open.
+    fn advance(&mut self, now: i64, width: i64) -> Option<f64> {
         let bin = now.div_euclid(width);
         let passed = bin.saturating_sub(self.open);
         if passed <= 0 {
-            return;
+            return None;
         }
         let is_first = self.open == 0;
         self.open = bin;
         if is_first {
-            return;
+            return Some(0.0);
         }
         // What comes after so many empty ones does not depend on what was before.
         let passed = i32::try_from(passed.min(1000)).unwrap_or(1000);
@@ -79,6 +80,7 @@ impl Bins {
         self.count = self.count * decayed + (1.0 - decayed) / (1.0 - DECAY);
         self.taken = self.taken * decayed + sum * closed;
         self.squares = self.squares * decayed + sum * sum * closed;
+        Some(sum)
     }
 
     /// How many closed bins it is worth.
@@ -154,19 +156,21 @@ impl Burn {
         if amount > 0.0 {
             self.size += (amount - self.size) * if self.size > 0.0 { 0.1 } else { 1.0 };
         }
-        for bins in &mut self.widths {
-            bins.sum += amount;
+        if let Some(narrowest) = self.widths.first_mut() {
+            narrowest.sum += amount;
         }
     }
 
-    /// Lets time pass. Only when the narrowest bin is over can a wider one be.
+    /// Lets time pass. What was in a bin that is over goes to the wider one around it, and only then can that be
+    /// over too. So most events touch the narrowest bin alone.
     fn advance(&mut self, now: i64) {
-        let is_same = self.widths.first().is_some_and(|bins| bins.open >= now / NARROWEST);
-        if is_same {
-            return;
-        }
+        let mut carried = 0.0;
         for (place, bins) in self.widths.iter_mut().enumerate() {
-            bins.advance(now, width(place));
+            bins.sum += carried;
+            match bins.advance(now, width(place)) {
+                Some(sum) => carried = sum,
+                None => return,
+            }
         }
     }
 
@@ -190,7 +194,9 @@ impl Burn {
         if seen <= 0.0 {
             return None;
         }
-        let mean = ((bins.taken + bins.sum) / seen).max(0.0);
+        // What is in the narrower ones that are open is in this one too.
+        let open: f64 = past.widths.iter().take(place + 1).map(|bins| bins.sum).sum();
+        let mean = ((bins.taken + open) / seen).max(0.0);
         let observed = if bins.count > 0.0 {
             let closed = bins.taken / bins.count;
             (bins.squares / bins.count - closed * closed).max(0.0)

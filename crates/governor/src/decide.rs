@@ -834,6 +834,8 @@ impl Governor {
                 duration_ms: intent.duration_ms,
                 patience_ms: intent.patience_ms,
                 can_switch: intent.can_switch,
+                may_use: (intent.can_switch && !asker.may_use_any())
+                    .then(|| Arc::clone(&asker.identities)),
                 asked_identity: None,
                 named_only: intent.named_only,
                 vouched: asker.is_vouched,

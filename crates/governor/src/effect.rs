@@ -219,6 +219,9 @@ pub struct AskedMore {
     /// It could use another credential.
     #[serde(default, skip_serializing_if = "is_false")]
     pub can_switch: bool,
+    /// Which credentials it may use instead, where not any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_use: Option<Arc<[String]>>,
     /// The credential that it asked with, where it got another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_identity: Option<Arc<str>>,

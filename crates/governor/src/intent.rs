@@ -52,6 +52,11 @@ impl Asker {
         covers(&self.agents, agent)
     }
 
+    /// May it name any credential?
+    pub(crate) fn may_use_any(&self) -> bool {
+        self.identities.iter().any(|claim| claim == "*")
+    }
+
     /// May it name this credential?
     pub fn may_use(&self, identity: &str) -> bool {
         covers(&self.identities, identity)

@@ -3,8 +3,8 @@
 //! Every recorded ask is decided anew, at its time, by a governor of its own that starts from the same state. What
 //! was used is what was recorded as used, as far as the work would have been approved; what would have been
 //! approved in addition is taken to cost what it holds. So it is exact as long as the configuration is the
-//! recorded one, and an estimate of what follows from the first difference on. Two things are taken as they are
-//! now: the groups and kinds of credentials, and that whoever may switch may use any credential of the group.
+//! recorded one, and an estimate of what follows from the first difference on. The groups and kinds of credentials are
+//! taken as they are now, and what was asked with a credential that was forgotten since stays as it was decided.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -162,12 +162,14 @@ impl WhatIf {
             after,
             why,
         };
-        if decided.asked.claim_refused {
-            // What a key may claim is no matter of pools and rules.
+        // What a key may claim is no matter of pools and rules; and of a credential that was forgotten nobody knows
+        // which routes and rules it was for.
+        let name = self.governor.identities().name_of(&identity).map(str::to_owned);
+        let name = name.filter(|name| **name != *identity && !decided.asked.claim_refused);
+        let Some(name) = name else {
             self.governor.apply(event);
             return Some(difference(before.clone(), String::new()));
-        }
-        let name = self.governor.identities().name_of(&identity).unwrap_or(&identity).to_owned();
+        };
         let intent = Intent {
             agent_id: about.agent.as_deref().unwrap_or_default().to_owned(),
             identity_id: name,
@@ -184,6 +186,10 @@ impl WhatIf {
         self.asker.account = Arc::clone(&decided.account);
         self.asker.key = Arc::clone(&decided.caller);
         self.asker.is_vouched = decided.asked.vouched;
+        self.asker.identities = match &decided.asked.may_use {
+            Some(claims) => Arc::clone(claims),
+            None => Arc::clone(&self.asker.agents),
+        };
         self.asker.is_keyless = *decided.caller == *LOCAL;
         let fresh =
             Fresh { pseudonym: Arc::clone(&identity), salt: String::new(), name_hash: "".into() };

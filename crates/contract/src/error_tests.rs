@@ -46,9 +46,15 @@ fn every_error(canary: &str) -> Vec<Error> {
         TradeGuardrail::new(tool(), Guardrail::Trade, None, canary).into(),
         CapabilityMissing::new(tool(), canary).into(),
         ApprovalDenied::new(tool(), ApprovalId::from_parts(0, id), canary).into(),
-        BudgetDenied::new(tool(), Reason::HardLimitReached, "github:core".to_owned(), Some(30))
-            .into(),
-        BudgetDenied::new(None, Reason::UnmappedWorkload, None, None).into(),
+        BudgetDenied::new(
+            tool(),
+            Reason::HardLimitReached,
+            "github:core".to_owned(),
+            Some(30),
+            None,
+        )
+        .into(),
+        BudgetDenied::new(None, Reason::UnmappedWorkload, None, None, None).into(),
         Conflict::new(canary).into(),
         OutcomeUnknown::new(tool(), CallId::from_parts(0, id)).into(),
         ReplayMiss::new(tool(), InputHash::parse(&"0".repeat(64)).unwrap()).into(),

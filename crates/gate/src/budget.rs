@@ -101,7 +101,8 @@ fn denied(tool: &ToolName, decision: &Decision, now: i64) -> Error {
     let seconds = |at: i64| u64::try_from(at - now).unwrap_or(0).div_ceil(1000).max(1);
     let retry = decision.retry_at.map(seconds);
     let pool = decision.pool.as_deref().map(str::to_owned);
-    BudgetDenied::new(tool.clone(), reason, pool, retry).into()
+    let why = (!decision.why.is_empty()).then(|| Clean::new(&decision.why));
+    BudgetDenied::new(tool.clone(), reason, pool, retry, why).into()
 }
 
 impl Arrived {

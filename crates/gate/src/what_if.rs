@@ -211,9 +211,10 @@ pub fn what_if(
 }
 
 /// An answer in a word.
-pub fn answer_word(answer: Answer) -> &'static str {
+pub fn answer_word(answer: Answer, wait_ms: i64) -> &'static str {
     match answer {
         Answer::Approve => "approved",
+        Answer::ApproveWithModifications if wait_ms == 0 => "switches",
         Answer::ApproveWithModifications => "waits",
         Answer::DenyWithReason => "denied",
     }

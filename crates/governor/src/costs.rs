@@ -22,6 +22,9 @@ const IN_A_SKETCH: u64 = 1000;
 /// Fewer amounts than this say nothing.
 const FEW: u64 = 20;
 
+/// By how much a sketch may be wrong.
+const ERROR: f64 = 0.02;
+
 /// Which quantile is taken for the cost.
 const QUANTILE: f64 = 0.95;
 
@@ -48,15 +51,17 @@ struct Sketch(DDSketch);
 
 impl Sketch {
     fn settings() -> Config {
-        Config::new(0.02, 1024, 1.0)
+        Config::new(ERROR, 1024, 0.5)
     }
 
     fn new() -> Self {
         Self(DDSketch::new(Self::settings()))
     }
 
+    /// At least what the quantile really is: a sketch may be too low by its error.
     fn quantile(&self, part: f64) -> u64 {
-        self.0.quantile(part).ok().flatten().and_then(whole).unwrap_or(0)
+        let found = self.0.quantile(part).ok().flatten();
+        found.map(|amount| amount * (1.0 + ERROR)).and_then(whole).unwrap_or(0)
     }
 }
 

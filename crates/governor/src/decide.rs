@@ -229,6 +229,10 @@ impl Governor {
             }
         };
         let effect = &mut decided.0;
+        if let Some(named) = &found {
+            effect.asked.kind = named.kind.as_deref().map(Into::into);
+            effect.asked.group = named.group.as_deref().map(Into::into);
+        }
         effect.request = ask.request.map(|(name, content)| format!("{name}.{content}").into());
         effect.context_hash = ask.context_hash.map(Into::into);
         effect.demoted_until = self.judge(&deciding);
@@ -564,9 +568,8 @@ impl Governor {
 
     /// What a draw costs: what was learned, where nobody says what to expect.
     pub(crate) fn cost_of(&self, draw: &Draw, pool: &Pool, workload: &str) -> u64 {
-        let learned =
-            draw.learnable.and_then(|least| Some((least, self.costs.of(workload, &pool.id)?)));
-        learned.map_or(draw.amount, |(least, cost)| cost.max(least))
+        let learned = draw.learnable.zip(self.costs.of(workload, &pool.id));
+        learned.map_or(draw.amount, |((least, most), cost)| cost.min(most).max(least))
     }
 
     /// Lets the time pass for each line's meter, and works out for how long and beside what it must fit.
@@ -837,6 +840,8 @@ impl Governor {
                 may_use: (intent.can_switch && !asker.may_use_any())
                     .then(|| Arc::clone(&asker.identities)),
                 asked_identity: None,
+                kind: None,
+                group: None,
                 named_only: intent.named_only,
                 vouched: asker.is_vouched,
                 renew: intent.renew,

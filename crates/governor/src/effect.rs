@@ -225,6 +225,12 @@ pub struct AskedMore {
     /// The credential that it asked with, where it got another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_identity: Option<Arc<str>>,
+    /// What was registered of its credential: its kind and its group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Box<str>>,
+    /// The group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Box<str>>,
     /// Only routes that name the work counted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub named_only: bool,
@@ -298,6 +304,9 @@ pub struct Used {
     /// The hold had expired before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub late: bool,
+    /// The gate itself says so, about a call of its own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub trusted: bool,
     /// What it took.
     pub pools: Vec<Spent>,
     /// Until when the agent is demoted from here on.

@@ -218,8 +218,23 @@ impl Governor {
                     let reset_in = reading.reset_at.map(|reset| reset.saturating_sub(now));
                     (line.asked.amount, reading.left, reset_in)
                 });
-                let ms = rule.wait().and_then(|wait: Wait| wait.ms(cost, left, reset_in));
-                let at = now.saturating_add(ms.unwrap_or(SOME_TIME));
+                let at = match rule.wait() {
+                    Some(Wait::Fixed(ms)) => now.saturating_add(ms),
+                    // One behind the other: what was booked before has its own time.
+                    Some(Wait::Paced) => {
+                        let pace = line
+                            .or(lines.first())
+                            .map_or(Some(0), |line| line.pool.window.pace(cost, line.pool.limit));
+                        let pace = pace.or_else(|| Wait::Paced.ms(cost, left, reset_in));
+                        let meter = line.or(lines.first()).and_then(|line| self.meter_at(line));
+                        let last = meter.and_then(Meter::last_booked).unwrap_or(now).max(now);
+                        last.saturating_add(pace.unwrap_or(0))
+                    }
+                    None => now.saturating_add(SOME_TIME),
+                };
+                if at <= now {
+                    return RuleVerdict::Nothing;
+                }
                 RuleVerdict::NotBefore(at, no(Reason::DeferUntilReset, Some(at)))
             }
         }

@@ -240,6 +240,11 @@ impl Meter {
         own.open.saturating_add(amount) <= share
     }
 
+    /// When the last booking begins.
+    pub(crate) fn last_booked(&self) -> Option<i64> {
+        self.booked.last_key_value().map(|(at, _)| *at)
+    }
+
     /// What somebody holds.
     pub(crate) fn open_of(&self, principal: u64) -> u64 {
         self.shares.by.get(&principal).map_or(0, |share| share.open)

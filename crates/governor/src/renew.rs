@@ -41,6 +41,11 @@ impl Governor {
             let no = No::new(Reason::PolicyViolation, why);
             return self.refused(deciding, no, Vec::new());
         }
+        if hold.from > deciding.now {
+            let why = "its slot has not begun; renew it while you act";
+            let no = No::new(Reason::PolicyViolation, why);
+            return self.refused(deciding, no, Vec::new());
+        }
         let setup = Arc::clone(&self.setup);
         let placed: Option<Vec<(usize, Arc<Pool>)>> = hold
             .pools
@@ -78,7 +83,13 @@ impl Governor {
             self.ruled(deciding, &lines, &intent.identity_id);
         deciding.rules = matches;
         deciding.warnings = warnings;
-        if let RuleVerdict::No(no) = verdict {
+        // What already runs cannot wait, so that nothing can be added where a rule wants a wait.
+        let refusal = match verdict {
+            RuleVerdict::No(no) => Some(no),
+            RuleVerdict::NotBefore(_, no) if !intent.expected.is_unknown() => Some(no),
+            _ => None,
+        };
+        if let Some(no) = refusal {
             let drawn = lines.iter().map(|line| line.drawn(None)).collect();
             return self.refused(deciding, No { retry_at: None, ..no }, drawn);
         }

@@ -306,8 +306,8 @@ pub struct Draw {
     pub pool: usize,
     /// How much.
     pub amount: u64,
-    /// What it takes at least, where nobody said what to expect and it may be learned.
-    pub(crate) learnable: Option<u64>,
+    /// What it takes at least and at most, where nobody said what to expect and it may be learned.
+    pub(crate) learnable: Option<(u64, u64)>,
 }
 
 /// Pools, routes and settings, checked.
@@ -338,6 +338,16 @@ impl Setup {
         let longest_validity = duration(&settings.longest_validity)
             .map_err(|problem| SetupError::new("governor.longest_validity", problem))?;
         let rules = Arc::new(Rules::build(&config.rules).map_err(SetupError::of_rule)?);
+        for (place, rule) in config.rules.iter().enumerate() {
+            // A rule that is misspelt so would never match, and nobody would notice.
+            let Some(named) = &rule.pool else { continue };
+            let pattern = Pattern::parse(Some(named)).unwrap_or(Pattern::Any);
+            if !pools.iter().any(|pool: &Arc<Pool>| pattern.matches(&pool.id)) {
+                let near = meant(named, pools.iter().map(|pool| &*pool.id));
+                let problem = format!("there is no pool `{named}`{near}");
+                return Err(SetupError::new(format!("rules[{place}].pool"), problem));
+            }
+        }
         let routes = Routes::default();
         let mut setup = Self { pools, by_id, routes, rules, settings, longest_validity };
         if !config.pools.is_empty() && config.routes.is_empty() {
@@ -497,7 +507,8 @@ impl Setup {
                 }
                 money += u128::from(amount) * u128::from(pool.price);
                 let is_learnable = said.is_none() && pool.learns_costs() && !pool.holds_the_worst();
-                let learnable = is_learnable.then_some(drawn.least);
+                let most = drawn.worst.unwrap_or(LARGEST_AMOUNT);
+                let learnable = is_learnable.then_some((drawn.least.max(1), most));
                 match draws.iter_mut().find(|draw| draw.pool == drawn.pool) {
                     Some(draw) => {
                         draw.amount = draw.amount.max(amount);

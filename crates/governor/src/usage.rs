@@ -144,6 +144,7 @@ impl Governor {
             account: Arc::clone(&report.asker.account),
             ghost: false,
             late: hold.is_over,
+            trusted: report.is_trusted,
             pools,
             demoted_until: None,
         };
@@ -206,6 +207,7 @@ impl Governor {
             account: Arc::clone(&report.asker.account),
             ghost: true,
             late: false,
+            trusted: report.is_trusted,
             pools,
             demoted_until: conduct.would_ghost(now, rule),
         };

@@ -71,7 +71,9 @@ impl Governor {
         let rises = !meter.is_alerted;
         // Not told again and again while it goes up and down around the threshold.
         let is_crossed = if rises {
-            threshold > 0.0 && p >= threshold && forecast.basis == Basis::Enough
+            // What is used up already needs no data to be believed.
+            let is_gone = meter.read(pool, now).left == Some(0);
+            threshold > 0.0 && p >= threshold && (is_gone || forecast.basis == Basis::Enough)
         } else {
             p < threshold / 2.0 || threshold <= 0.0
         };

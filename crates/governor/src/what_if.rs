@@ -3,8 +3,8 @@
 //! Every recorded ask is decided anew, at its time, by a governor of its own that starts from the same state. What
 //! was used is what was recorded as used, as far as the work would have been approved; what would have been
 //! approved in addition is taken to cost what it holds. So it is exact as long as the configuration is the
-//! recorded one, and an estimate of what follows from the first difference on. The groups and kinds of credentials are
-//! taken as they are now, and what was asked with a credential that was forgotten since stays as it was decided.
+//! recorded one, and an estimate of what follows from the first difference on. Who else is in the
+//! group of a credential is taken as it is now, and what was asked with a credential that was forgotten since stays as it was decided.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -170,6 +170,7 @@ impl WhatIf {
             self.governor.apply(event);
             return Some(difference(before.clone(), String::new()));
         };
+        self.be_as_registered(&name, decided);
         let intent = Intent {
             agent_id: about.agent.as_deref().unwrap_or_default().to_owned(),
             identity_id: name,
@@ -214,6 +215,18 @@ impl WhatIf {
             self.extra.insert((until, intent_id));
         }
         Some(difference(after, outcome.decision.summary()))
+    }
+
+    /// A credential is what it was when this was asked.
+    fn be_as_registered(&mut self, name: &str, decided: &Decided) {
+        let identities = self.governor.identities_mut();
+        let Some(named) = identities.by_name(name) else { return };
+        let (kind, group) = (decided.asked.kind.as_deref(), decided.asked.group.as_deref());
+        if (named.kind.as_deref(), named.group.as_deref()) != (kind, group) {
+            let (kind, group) = (kind.map(str::to_owned), group.map(str::to_owned));
+            let named = Named { kind, group, ..Named::clone(named) };
+            identities.put(named);
+        }
     }
 
     /// What was recorded as used counts here too, if the work was approved here.

@@ -43,6 +43,21 @@ pub enum Window {
 }
 
 impl Window {
+    /// How long work of this cost takes at the pace at which the window gives; `None` where that depends on what is
+    /// left of it until it ends. What runs at the same time has no pace.
+    pub(crate) fn pace(&self, cost: u64, limit: Option<u64>) -> Option<i64> {
+        let each = |time: i64, amount: u64| {
+            let ms = i128::from(time) * i128::from(cost) / i128::from(amount.max(1));
+            i64::try_from(ms).unwrap_or(i64::MAX)
+        };
+        match self {
+            Self::Sliding { length } => Some(each(*length, limit?)),
+            Self::Bucket { refill, per } => Some(each(*per, *refill)),
+            Self::Concurrency => Some(0),
+            _ => None,
+        }
+    }
+
     /// Can room be promised for later? Only where the count is ours.
     pub fn can_book(&self) -> bool {
         !matches!(self, Self::Concurrency | Self::Provider { .. })

@@ -215,12 +215,16 @@ problems! {
     operator: format!("{} ({})", e.caller(), e.approval);
 
     /// There is no room in a pool.
-    BudgetDenied { tool: Option<ToolName>, reason: Reason, pool: Option<String>, retry_after_seconds: Option<u64> }
+    BudgetDenied { tool: Option<ToolName>, reason: Reason, pool: Option<String>, retry_after_seconds: Option<u64>, why: Option<Clean> }
     |e| {
         let what = e.tool.as_ref().map_or("the intent".to_owned(), |tool| format!("`{tool}`"));
         let pool = e.pool.as_ref().map_or(String::new(), |pool| format!(" in the pool `{pool}`"));
         let retry = e.retry_after_seconds.map_or("; trying again does not help".to_owned(), |s| format!("; try again in {s} s"));
-        format!("there is no room for {what}{pool}: {}{retry}", e.reason)
+        match (&e.why, e.reason) {
+            (Some(why), Reason::PolicyViolation) => format!("{what} is not approved{pool}: {why}"),
+            (Some(why), Reason::DeferUntilReset | Reason::RiskTooHigh) => format!("{what} is not approved now{pool}: {why}{retry}"),
+            _ => format!("there is no room for {what}{pool}: {}{retry}", e.reason),
+        }
     };
     operator: e.caller();
 

@@ -1,5 +1,5 @@
-//! Times of the day on days of the week, in a time zone. One such stretch is unbroken: it begins and ends once,
-//! also on the nights when clocks are changed.
+//! Times of the day on days of the week, in a time zone. It is such a time while the clock on the wall shows one. On
+//! the nights when clocks are changed, a time that they skip is so much later, and one that they show twice is both.
 
 use jiff::{
     ToSpan,
@@ -65,7 +65,21 @@ impl During {
         let goes_on = self.to < self.from;
         let inside =
             |date: Date| self.stretch(date).is_some_and(|(start, end)| (start..end).contains(&now));
-        Some(inside(today) || goes_on && today.yesterday().is_ok_and(inside))
+        let in_stretch = inside(today) || goes_on && today.yesterday().is_ok_and(inside);
+        Some(in_stretch || self.shows(now)?)
+    }
+
+    /// Does the clock on the wall show one of these times?
+    fn shows(&self, now: i64) -> Option<bool> {
+        let shown = local(now, &self.zone)?;
+        let minutes = i16::from(shown.hour()) * 60 + i16::from(shown.minute());
+        let day = usize::try_from(shown.weekday().to_monday_zero_offset()).ok()?;
+        let begins = |day: usize| self.days.get(day % 7).copied().unwrap_or(false);
+        Some(if self.from < self.to {
+            begins(day) && (self.from..self.to).contains(&minutes)
+        } else {
+            begins(day) && minutes >= self.from || begins(day + 6) && minutes < self.to
+        })
     }
 
     /// The stretch that begins on this day, in milliseconds since 1970.

@@ -215,6 +215,9 @@ pub(super) fn build(config: &RuleConfig) -> Result<Rule, (String, Refusal)> {
         let problem = "is missing; whoever is kept back is told why";
         return Err(wrong("because", problem));
     }
+    if because.chars().any(char::is_control) {
+        return Err(wrong("because", "is one line of text, without control characters"));
+    }
     if because.chars().count() > LONGEST_BECAUSE {
         return Err(wrong("because", &format!("has at most {LONGEST_BECAUSE} characters")));
     }

@@ -23,8 +23,8 @@ const USUAL: u32 = 100;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// `pools`, `routes`, `rules` and `governor`, as in the configuration file. Without it the recorded ones
-    /// hold, and nothing differs.
+    /// `pools`, `routes`, `rules` and `governor`, as in the configuration file: all of it, since what is left out
+    /// is not there. Without `config` the recorded ones hold, and nothing differs.
     #[serde(default)]
     config: Option<Map<String, Value>>,
     /// From when on: RFC 3339, or milliseconds since 1970; all that there is unless said otherwise.
@@ -73,7 +73,7 @@ struct Shown {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "WhatIfSide")]
 struct Side {
-    /// `approved`, `waits` or `denied`.
+    /// `approved`, `waits`, `switches` (another credential) or `denied`.
     decision: &'static str,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ struct Side {
 impl From<&Different> for Side {
     fn from(it: &Different) -> Self {
         Self {
-            decision: answer_word(it.answer),
+            decision: answer_word(it.answer, it.wait_ms),
             reason: it.reason.map(|reason| reason.as_str()),
             pool: it.pool.as_deref().map(str::to_owned),
             wait_ms: it.wait_ms,

@@ -13,12 +13,9 @@ use crate::{
 
 pub(crate) fn run(args: &ForecastArgs, output: &Output) -> Result<Exit, Failure> {
     let client = Client::new(&args.gate, args.gate.key()?)?;
-    let mut all = wait(client.get("/v1/forecast?limit=2000"))?;
-    if let (Some(wanted), Some(forecasts)) =
-        (&args.pool, all.get_mut("forecasts").and_then(Value::as_array_mut))
-    {
-        forecasts.retain(|one| one.word("pool").starts_with(wanted));
-    }
+    let wanted =
+        args.pool.as_deref().map_or_else(String::new, |pool| format!("&pool={}", encoded(pool)));
+    let all = wait(client.get(&format!("/v1/forecast?limit={MOST}{wanted}")))?;
     let data = json!({
         "as_of": all.part("as_of"),
         "forecasts": all.part("forecasts"),
@@ -27,10 +24,22 @@ pub(crate) fn run(args: &ForecastArgs, output: &Output) -> Result<Exit, Failure>
     Ok(output.success(&data, || shown(&data)))
 }
 
+/// How many rows are asked for.
+const MOST: usize = 2000;
+
+/// A text as it may stand in an address.
+fn encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    let letter = |byte: u8| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    };
+    text.bytes().map(letter).collect()
+}
+
 fn shown(data: &Value) -> String {
     let forecasts = data.part("forecasts").as_array().map_or(&[][..], Vec::as_slice);
     if forecasts.is_empty() {
-        return "No pool was used yet, so that there is nothing to expect.\n".to_owned();
+        return "No such pool was used yet, so that there is nothing to expect.\n".to_owned();
     }
     let header =
         ["POOL", "KEY", "LEFT", "BURN", "P50", "P90", "P99", "RISK", "LEFT UNTIL THE RESET"];
@@ -56,6 +65,9 @@ fn shown(data: &Value) -> String {
         ]);
     }
     let mut text = table::text(&table);
+    if forecasts.len() >= MOST {
+        text.push_str("There are more; name a pool to see them.\n");
+    }
     if has_little {
         text.push_str("~ little data: the forecast is wide\n");
     }
@@ -68,7 +80,16 @@ fn rate(per_second: f64) -> String {
     let per = [(1.0, "s"), (60.0, "min"), (3600.0, "h")];
     let fits = per.iter().find(|(seconds, _)| per_second * seconds >= 1.0).or(per.last());
     let (seconds, unit) = fits.copied().unwrap_or((1.0, "s"));
-    format!("{:.1}/{unit}", per_second * seconds)
+    let rate = per_second * seconds;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is not negative"
+    )]
+    match rate {
+        rate if rate >= 1000.0 => format!("{}/{unit}", count(rate as u64)),
+        rate => format!("{rate:.1}/{unit}"),
+    }
 }
 
 /// For how long it lasts.
@@ -109,6 +130,9 @@ fn curve(one: &Value) -> String {
     format!("|{bars}|")
 }
 
+/// How many learned costs are shown.
+const MOST_COSTS: usize = 20;
+
 /// What work takes of pools that count more than calls.
 fn costs(data: &Value) -> String {
     let costs = data.part("learned_costs").as_array().map_or(&[][..], Vec::as_slice);
@@ -116,7 +140,7 @@ fn costs(data: &Value) -> String {
         return String::new();
     }
     let mut table = table::new(&["WORK", "POOL", "SEEN", "P50", "P95"], &[2, 3, 4]);
-    for cost in costs {
+    for cost in costs.iter().take(MOST_COSTS) {
         let number = |name: &str| cost.part(name).as_u64().map_or_else(|| "-".to_owned(), count);
         table.add_row([
             cost.word("workload_id").to_owned(),
@@ -126,5 +150,9 @@ fn costs(data: &Value) -> String {
             number("p95"),
         ]);
     }
-    format!("\nLearned costs:\n{}", table::text(&table))
+    let more = match costs.len().saturating_sub(MOST_COSTS) {
+        0 => String::new(),
+        more => format!("and {more} more; --json has them all\n"),
+    };
+    format!("\nLearned costs:\n{}{more}", table::text(&table))
 }

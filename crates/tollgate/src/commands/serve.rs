@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -12,6 +13,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
+use tollgate_governor::{DEFAULT_POOL, Setup};
 use tollgate_ledger::{Ledger, Sync};
 use tollgate_server::{Address, BindError, Listening, Server};
 
@@ -219,7 +221,14 @@ async fn reload(gate: &Gate, file: Option<&Path>, running: &Config) -> Result<()
 
 async fn apply_again(gate: &Gate, file: Option<&Path>, running: &Config) -> Result<(), String> {
     let file = file.ok_or("there is no configuration file to read again")?;
+    settled(file).await;
     let config = Config::read(file).map_err(|failure| failure.to_string())?;
+    // A file that was cut off reads well, and would open what the whole one closes.
+    let has_own = |setup: &Setup| setup.by_id(DEFAULT_POOL).is_none();
+    if config.pools.is_empty() && has_own(&gate.governing().setup()) {
+        let problem = "it has no pools any more, and those that are running would be gone; if that is meant, restart the gate";
+        return Err(problem.to_owned());
+    }
     if config.has_hard_money() && running.sync() != Sync::Full {
         let problem = "it limits money, so that every commit must wait for the disk; restart the gate for that";
         return Err(problem.to_owned());
@@ -232,14 +241,33 @@ async fn apply_again(gate: &Gate, file: Option<&Path>, running: &Config) -> Resu
         .map_err(|error| error.operator())
 }
 
+/// Waits until nobody seems to be writing the file, for a while at most.
+async fn settled(file: &Path) {
+    for _ in 0..MOST_LOOKS {
+        let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|at| at.elapsed().ok());
+        if age.is_none_or(|age| age >= SETTLED) {
+            return;
+        }
+        tokio::time::sleep(SETTLED / 4).await;
+    }
+}
+
+/// How long a file has not changed that nobody writes, and how often it is looked at.
+const SETTLED: Duration = Duration::from_millis(200);
+const MOST_LOOKS: usize = 40;
+
 /// Notices when the configuration file is another one. It is read once it has stopped changing, so that a file
 /// that is just being written is not.
 struct Changes {
     file: Option<PathBuf>,
     /// How it was when it was last read, and when it was last looked at.
-    read: Option<(SystemTime, u64)>,
-    last: Option<(SystemTime, u64)>,
+    read: Option<Seen>,
+    last: Option<Seen>,
 }
+
+/// When a file was changed, how long it is, and which one it is.
+type Seen = (SystemTime, u64, u64);
 
 impl Changes {
     fn of(file: Option<&Path>) -> Self {
@@ -249,9 +277,9 @@ impl Changes {
         changes
     }
 
-    fn look(&self) -> Option<(SystemTime, u64)> {
+    fn look(&self) -> Option<Seen> {
         let metadata = fs::metadata(self.file.as_ref()?).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
+        Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
     }
 
     /// Somebody asked for it to be read now.

@@ -51,6 +51,7 @@ fn shown(outcome: &Outcome) -> String {
     }
     let broken = outcome.invariants.iter().filter(|one| !one.holds).count();
     let _ = match broken {
+        0 if outcome.invariants.len() == 1 => writeln!(text, "\nThe invariant holds."),
         0 => writeln!(text, "\nAll {} invariants hold.", outcome.invariants.len()),
         1 => writeln!(text, "\n1 invariant is broken."),
         many => writeln!(text, "\n{many} invariants are broken."),

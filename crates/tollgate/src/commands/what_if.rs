@@ -71,7 +71,7 @@ fn since(text: &str) -> Result<i64, Failure> {
 
 fn side(it: &Different) -> Value {
     json!({
-        "decision": answer_word(it.answer),
+        "decision": answer_word(it.answer, it.wait_ms),
         "reason": it.reason,
         "pool": it.pool,
         "wait_ms": it.wait_ms,

@@ -30,8 +30,8 @@ const NOTES: &str = "
   in every run. Every act is held first and settled two seconds later; tokens are held at their worst. `inside`
   is the share of what was really taken from the moment until the hour's end that lies between the 5th and the
   95th percentile, with half a call to spare; `below` and `above` is the rest. `over the middle` is the share above
-  the 50th percentile, `width` the interval over what was taken, the median of both. What exhausts its pool cannot
-  take more than is left: there the interval ends at that, and moments with nothing left do not count.";
+  the 50th percentile, `width` the median of the intervals, each as a part of what was taken. What exhausts its pool
+  cannot take more than is left: there the interval ends at that, and moments with nothing left do not count.";
 
 /// How an agent works, as in the simulator.
 #[derive(Clone, Copy)]
@@ -116,9 +116,10 @@ pub(crate) fn section() -> Result<(), Box<dyn Error>> {
         "\n17. Calibration: is what is taken inside the 90 % interval? {SEEDS} histories of each kind, {} moments\n",
         MOMENTS.len()
     );
-    let pool = |id: &str, limit: u64| json!({"id": id, "limit": limit, "window": {"kind": "fixed", "every": "1h"}});
+    let hour = json!({"kind": "fixed", "every": "1h"});
     let config: GovernorConfig = serde_json::from_value(json!({"pools": [
-        pool("p:plenty", 1_000_000_000_000), pool("p:few", 2000),
+        {"id": "p:plenty", "limit": 1_000_000_000_000_u64, "window": hour},
+        {"id": "p:few", "limit": 2000, "window": hour},
         {"id": "p:slow", "limit": 10, "window": {"kind": "bucket", "refill": 1, "every": "2s"}},
     ], "routes": [{"workload": "work", "pools": [{"id": "p:plenty"}]}]}))?;
     let setup = config.build(START)?;

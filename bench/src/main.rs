@@ -2,7 +2,9 @@
 //!
 //! A policy decision against Cedar and Rego, the JSON and redaction paths against their plainest
 //! counterparts, the growth of redaction on hostile input; then the gate as a whole: serving against a
-//! bare handler, the ledger against plain inserts, and the daemon's start, memory and restart. Absolute
+//! bare handler, the ledger against plain inserts, and the daemon's start, memory and restart. Last the
+//! governor by itself: what rules and forecasts add to a decision, how fast scenarios are simulated and a
+//! history is asked again, and whether forecasts come true as often as they say. Absolute
 //! numbers are this machine's; the ratios are what can be compared. The run ends with a failure when the
 //! engines disagree about a call, when a document is not what its row says, or when an answer is no 200:
 //! times of different work would compare nothing.
@@ -22,6 +24,7 @@ mod measure;
 mod policy;
 mod sample;
 mod serving;
+mod simulate;
 mod throughput;
 
 use std::{env, error::Error, path::Path, process::ExitCode, thread, time::Instant};
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
 type Section = fn() -> Result<(), Box<dyn Error>>;
 
 /// What can be asked for by name. Without a name all of them run, in this order.
-const SECTIONS: [(&str, Section); 12] = [
+const SECTIONS: [(&str, Section); 17] = [
     ("policy", policy::section),
     ("throughput", throughput::section),
     ("hostile", hostile),
@@ -58,6 +61,11 @@ const SECTIONS: [(&str, Section); 12] = [
     ("full", intent::full),
     ("decision", governor::section),
     ("growth", governor::growth::section),
+    ("rules", governor::rules::section),
+    ("forecast", governor::forecast::section),
+    ("simulate", simulate::section),
+    ("what-if", governor::what_if::section),
+    ("calibration", governor::calibration::section),
 ];
 
 fn hostile() -> Result<(), Box<dyn Error>> {

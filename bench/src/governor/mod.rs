@@ -1,8 +1,12 @@
 //! The governor by itself, in process: how long a decision takes, what it allocates, and whether that
 //! depends on how much there is.
 
+pub(crate) mod calibration;
+pub(crate) mod forecast;
 pub(crate) mod growth;
+pub(crate) mod rules;
 pub(crate) mod scene;
+pub(crate) mod what_if;
 
 use std::{error::Error, hint::black_box, time::Instant};
 
@@ -103,7 +107,7 @@ fn clock() -> f64 {
 #[derive(Default, Clone)]
 pub(crate) struct Taken {
     pub(crate) p50: Vec<f64>,
-    p99: Vec<f64>,
+    pub(crate) p99: Vec<f64>,
     p999: Vec<f64>,
     mean: Vec<f64>,
     most: f64,

@@ -7,16 +7,17 @@
 
 use std::{collections::VecDeque, error::Error, time::Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_contract::{Urgency, id::IntentId};
 use tollgate_governor::{
-    Answer, Ask, Asker, Decision, Event, Expected, Fresh, Governor, GovernorConfig, Intent, Report,
+    About, Answer, Ask, Asker, Configured, Decision, Effect, Event, Expected, Fresh, Governor,
+    GovernorConfig, Intent, Report,
 };
 
 use crate::documents::Random;
 
 /// A moment in the middle of an hour and of a day.
-const START_MS: i64 = 1_800_000_000_000 + 1_900_000;
+pub(crate) const START_MS: i64 = 1_800_000_000_000 + 1_900_000;
 
 /// How much time passes from one decision to the next, in microseconds.
 const STEP_US: i64 = 50;
@@ -78,13 +79,25 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(size: Size) -> Result<Self, Box<dyn Error>> {
-        let config = config(&size)?;
+        Self::ruled(size, Vec::new())
+    }
+
+    /// With rules.
+    pub(crate) fn ruled(size: Size, rules: Vec<Value>) -> Result<Self, Box<dyn Error>> {
+        let mut scene = Self::begun(size, rules)?;
+        scene.settle_in()?;
+        Ok(scene)
+    }
+
+    /// Before anybody has asked for anything.
+    pub(crate) fn begun(size: Size, rules: Vec<Value>) -> Result<Self, Box<dyn Error>> {
+        let config = config(&size, rules)?;
         let setup = config.build(START_MS)?;
         let governor = Governor::new(config, setup, START_MS);
         let workloads = (size.pools / DRAWS).max(1);
         let count = workloads.max(size.identities).max(size.agents);
         let intents = (0..count).map(|number| intent(number, &size, workloads)).collect();
-        let mut scene = Self {
+        Ok(Self {
             governor,
             // Callers without a key may not open so many identities.
             asker: Asker { is_keyless: false, is_vouched: true, ..Asker::local() },
@@ -94,9 +107,7 @@ impl Scene {
             now_us: START_MS * 1000,
             number: 0,
             random: Random::new(7),
-        };
-        scene.settle_in()?;
-        Ok(scene)
+        })
     }
 
     /// Everyone asks once, and every window gets to where it stays.
@@ -186,6 +197,19 @@ impl Scene {
         Ok(self.decide_nth(chance)?.1)
     }
 
+    /// One decision by somebody and the end of what is over, with everything that was written down of it.
+    pub(crate) fn record(&mut self, into: &mut Vec<Event>) -> Result<(), Box<dyn Error>> {
+        into.extend(self.ask()?.events);
+        if self.size.answer != Wanted::Approval {
+            into.extend(self.governor.expire(self.now_ms()));
+            return Ok(());
+        }
+        while self.open.len() > self.size.holds {
+            into.push(self.end()?.1);
+        }
+        Ok(())
+    }
+
     fn settle_oldest(&mut self) -> Result<(), Box<dyn Error>> {
         // Bookings are left alone: they are what fills the pool.
         if self.size.answer != Wanted::Approval {
@@ -200,6 +224,11 @@ impl Scene {
 
     /// Settles the oldest hold. Gives how long that took, in nanoseconds.
     pub(crate) fn settle(&mut self) -> Result<u64, Box<dyn Error>> {
+        Ok(self.end()?.0)
+    }
+
+    /// Settles the oldest hold, and gives its event too.
+    fn end(&mut self) -> Result<(u64, Event), Box<dyn Error>> {
         let oldest = self.open.pop_front().ok_or("nothing is held")?;
         let report = Report {
             asker: &self.asker,
@@ -213,8 +242,8 @@ impl Scene {
         let start = Instant::now();
         let settled = self.governor.report(&report, self.now_us / 1000);
         let took = u64::try_from(start.elapsed().as_nanos())?;
-        settled.map_err(|refused| format!("a report was refused: {refused:?}"))?;
-        Ok(took)
+        let event = settled.map_err(|refused| format!("a report was refused: {refused:?}"))?;
+        Ok((took, event))
     }
 
     /// Lets every hold run out. Gives how many there were, and the events that say so.
@@ -228,6 +257,14 @@ impl Scene {
             events.push(event);
         }
         (held, events)
+    }
+
+    /// The event that says how everything is configured, from the beginning on.
+    pub(crate) fn configured(&self) -> Event {
+        let governor = Some(self.governor.config().clone());
+        let effect =
+            Effect::Configured(Box::new(Configured { governor, about: serde_json::Map::new() }));
+        Event { ts: START_MS, about: About::default(), effect }
     }
 
     /// A governor with the same configuration that knows nothing yet.
@@ -271,7 +308,7 @@ pub(crate) struct Decided {
     pub(crate) events: Vec<Event>,
 }
 
-fn config(size: &Size) -> Result<GovernorConfig, Box<dyn Error>> {
+fn config(size: &Size, rules: Vec<Value>) -> Result<GovernorConfig, Box<dyn Error>> {
     let most = 1_000_000_000_000_u64;
     // 20,000 decisions a second: all of them fit, or half of them fit later and later, or nearly none fits.
     let (bucket, horizon) = match size.answer {
@@ -317,7 +354,9 @@ fn config(size: &Size) -> Result<GovernorConfig, Box<dyn Error>> {
     }
     let horizon = json!({"high": horizon, "normal": horizon, "background": horizon});
     let governor = json!({"horizon_seconds": horizon});
-    Ok(serde_json::from_value(json!({"pools": pools, "routes": routes, "governor": governor}))?)
+    Ok(serde_json::from_value(
+        json!({"pools": pools, "routes": routes, "rules": rules, "governor": governor}),
+    )?)
 }
 
 fn intent(number: usize, size: &Size, workloads: usize) -> Intent {

@@ -8,7 +8,7 @@ use tollgate_contract::{Reason, Urgency};
 use crate::{
     decide::{Deciding, Line, No},
     forecast::Forecast,
-    meter::Meter,
+    meter::{Meter, Reading},
     rules::{
         Action, AgentFacts, Evaluated, Facts, ForecastFacts, Head, IdentityFacts, IntentFacts,
         Matched, PoolFacts, Rule, Wait, strictest,
@@ -61,6 +61,13 @@ pub(crate) enum RuleVerdict {
     WithoutRisk,
 }
 
+/// What was found out about a pool on the way.
+#[derive(Default)]
+struct Looked {
+    reading: Option<Reading>,
+    forecast: Option<Option<Forecast>>,
+}
+
 impl Governor {
     /// Evaluates the rules that can match.
     pub(crate) fn ruled(
@@ -84,12 +91,16 @@ impl Governor {
         };
         let candidates = rules.candidates(&head, lines.iter().map(|line| &*line.pool.id));
         let mut matched = Vec::new();
+        // Each pool is looked at once, however many rules read it.
+        let mut looked: Vec<Looked> = lines.iter().map(|_| Looked::default()).collect();
         for place in candidates {
             let Some(rule) = rules.get(place) else { continue };
             if rule.is_per_pool() {
-                let meant = lines.iter().enumerate();
-                for (pool, line) in meant.filter(|(_, line)| rule.applies_to_pool(&line.pool.id)) {
-                    let found = self.evaluated(deciding, rule, Some(line), identity);
+                let meant = lines.iter().zip(&mut looked).enumerate();
+                for (pool, (line, looked)) in
+                    meant.filter(|(_, (line, _))| rule.applies_to_pool(&line.pool.id))
+                {
+                    let found = self.evaluated(deciding, rule, Some((line, looked)), identity);
                     matched.extend(counted(rule, found, place, Some(pool)));
                 }
             } else {
@@ -104,18 +115,29 @@ impl Governor {
         &self,
         deciding: &Deciding<'_>,
         rule: &Rule,
-        line: Option<&Line>,
+        line: Option<(&Line, &mut Looked)>,
         identity: &str,
     ) -> Evaluated {
         let (intent, now) = (deciding.ask.intent, deciding.now);
         let named = self.identities().by_name(identity);
-        let fresh = line.map(|line| Meter::new(&line.pool, now));
-        let meter = line.and_then(|line| self.meter_at(line)).or(fresh.as_ref());
-        let reading = line.zip(meter).map(|(line, meter)| meter.read(&line.pool, now));
-        let forecast = line
-            .zip(meter)
-            .filter(|_| rule.reads_forecast())
-            .and_then(|(line, meter)| meter.forecast(&line.pool, now, line.asked.amount));
+        let (mut reading, mut forecast, mut open) = (None, None, None);
+        let line = line.map(|(line, looked)| {
+            let fresh;
+            let meter = match self.meter_at(line) {
+                Some(meter) => meter,
+                None => {
+                    fresh = Meter::new(&line.pool, now);
+                    &fresh
+                }
+            };
+            open = Some(meter.open_of(deciding.who));
+            reading = Some(*looked.reading.get_or_insert_with(|| meter.read(&line.pool, now)));
+            if rule.reads_forecast() {
+                let ahead = || meter.forecast(&line.pool, now, line.asked.amount);
+                forecast = *looked.forecast.get_or_insert_with(ahead);
+            }
+            line
+        });
         let facts = Facts {
             intent: IntentFacts {
                 agent_id: &intent.agent_id,
@@ -134,7 +156,7 @@ impl Governor {
             agent: AgentFacts {
                 name: &intent.agent_id,
                 demoted: deciding.demotion.is_some(),
-                open: meter.map(|meter| meter.open_of(deciding.who)),
+                open,
             },
             pool: line.zip(reading).map(|(line, reading)| PoolFacts {
                 id: &line.pool.id,

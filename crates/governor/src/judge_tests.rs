@@ -223,3 +223,67 @@ fn a_pool_that_will_not_last_is_told_of_once_and_when_the_danger_is_over() {
     assert!(matches!(&over[0].effect, crate::Effect::Crossed(crossed) if !crossed.rises));
     assert!(!scene.governor.has_to_watch());
 }
+
+#[test]
+fn paced_asks_stand_one_behind_the_other() {
+    let mut scene = Scene::new(config(
+        r#"{"pools": [{"id": "p:a", "limit": 60, "window": {"kind": "sliding", "every": "1m"}}],
+            "routes": [{"pools": [{"id": "p:a"}]}],
+            "rules": [{"id": "evenly", "action": "wait", "wait": "paced", "because": "evenly"}]}"#,
+    ));
+    // One a second.
+    let mut last = 0;
+    for number in 0..8 {
+        let agent_id = format!("agent-{number}");
+        let wait = scene.ask(&Intent { agent_id, ..intent() }).wait_ms;
+        assert!((last + 900..=last + 1600).contains(&wait), "{last} {wait}");
+        last = wait;
+    }
+}
+
+#[test]
+fn a_renewal_does_not_get_round_a_wait() {
+    let rule = r#"{"id": "slowly", "action": "wait", "wait": "10s", "because": "slowly"}"#;
+    let mut scene = scene(100, rule);
+    let booked = scene.ask(&intent());
+    let again = Intent { renew: Some(booked.intent), ..intent() };
+    assert_eq!(scene.ask(&again).reason, Some(Reason::PolicyViolation), "its slot has not begun");
+    scene.now += booked.wait_ms;
+    assert_eq!(scene.ask(&again).answer, Answer::Approve, "for longer, and no more of it");
+    let more = Intent { expected: Expected::number(5.0).unwrap(), ..again };
+    assert_eq!(scene.ask(&more).answer, Answer::DenyWithReason);
+}
+
+#[test]
+fn whoever_is_not_believed_teaches_no_costs() {
+    let of = |trust: bool| {
+        config(&format!(
+            r#"{{"pools": [{{"id": "p:a", "unit": "points", "limit": 1000000, "trust_usage": {trust},
+                            "window": {{"kind": "fixed", "every": "1h"}}}}],
+                 "routes": [{{"pools": [{{"id": "p:a", "worst": 1000}}]}}]}}"#
+        ))
+    };
+    let held = |trust: bool, used: f64| {
+        let mut scene = Scene::new(of(trust));
+        let asker = Asker::local();
+        for _ in 0..30 {
+            let cheap = Intent { expected: Expected::number(1.0).unwrap(), ..intent() };
+            let id = scene.ask(&cheap).intent;
+            let report = Report {
+                asker: &asker,
+                is_trusted: false,
+                intent: Some(id),
+                work: None,
+                by_pool: Vec::new(),
+                actual: Expected::number(used).unwrap(),
+                nothing: false,
+            };
+            scene.governor.report(&report, scene.now).unwrap();
+        }
+        scene.ask(&intent()).pools[0].amount
+    };
+    assert_eq!(held(false, 1.0), 1000);
+    assert_eq!(held(false, 9000.0), 1000);
+    assert!((1..=2).contains(&held(true, 1.0)), "never nothing");
+    assert_eq!(held(true, 9000.0), 1000, "never more than the worst");
+}

@@ -283,6 +283,10 @@ fn invariant(
             return Err(ScenarioError::new(at("at_most"), problem));
         }
     };
+    let (Bound::AtMost(number) | Bound::AtLeast(number) | Bound::Equals(number)) = bound;
+    if !number.is_finite() {
+        return Err(ScenarioError::new(at("metric"), "its bound is no number"));
+    }
     let moment = |length: Option<Length>, usual| {
         length.map_or(usual, |length| known.starts_at.saturating_add(length.0))
     };
@@ -293,6 +297,10 @@ fn invariant(
         from: moment(file.from, i64::MIN),
         until: moment(file.until, i64::MAX),
     };
+    if of.from >= of.until {
+        let problem = "is not after `from`, so that nothing could be measured";
+        return Err(ScenarioError::new(at("until"), problem));
+    }
     metric
         .takes(&of, known.config.pools.len())
         .map_err(|(field, problem)| ScenarioError::new(at(field), problem))?;

@@ -270,5 +270,7 @@ fn short(text: &str, most: usize) -> String {
 }
 
 fn escaped(text: &str) -> String {
+    // XML knows no way to write these.
+    let text = text.replace(char::is_control, " ");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -62,6 +62,11 @@ fn whoever_a_rule_stops_is_told_which_and_why() {
     let denied = daemon.call("system.time", &daemon.admin(), "{}");
     assert_eq!(denied.code(), "BUDGET_DENIED");
     assert_eq!(denied.json()["error"]["details"]["reason"], "policy_violation");
+    assert!(
+        denied.message().contains("the rule no-time says no: not today"),
+        "{}",
+        denied.message()
+    );
 }
 
 #[test]
@@ -266,4 +271,17 @@ fn simulations_repeat_to_the_byte_and_a_broken_invariant_is_exit_code_1() {
     let ran = run_with(&["simulate", "-"], b"name = \"x\"\nlasts = \"1m\"\nagens = 1\n");
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("line 3") && ran.err.contains("agents"), "{}", ran.err);
+}
+
+#[test]
+fn a_file_that_was_cut_off_opens_nothing() {
+    let deny = rule("id = \"stop\"\naction = \"deny\"\nbecause = \"stop\"");
+    let daemon = Daemon::configured(&deny);
+    let file = daemon.data().parent().unwrap().join("tollgate.toml");
+    for cut in ["", "# nothing\n"] {
+        fs::write(&file, cut).unwrap();
+        let refused = daemon.post("/v1/reload", Some(&daemon.admin()), "{}");
+        assert!(refused.message().contains("no pools any more"), "{}", refused.message());
+        assert!(!is_approved(&daemon.ask(&intent("a", "work"))));
+    }
 }

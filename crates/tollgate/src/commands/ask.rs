@@ -90,7 +90,7 @@ fn told(decision: &Value) -> String {
             reason => format!(" ({reason})"),
         };
         let said = format!(
-            "{:<6}{}: {}{why}",
+            "{:<8}{}: {}{why}",
             step.word("result"),
             step.word("policy_id"),
             step.word("condition")

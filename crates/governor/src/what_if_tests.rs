@@ -219,3 +219,25 @@ fn a_wider_limit_approves_what_was_denied() {
     // What is approved in addition ends by itself.
     assert!(what_if.governor().open_holds() < 60, "{}", what_if.governor().open_holds());
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_history_that_begins_with_a_checkpoint_is_the_same(seed: u64) {
+        // The same seed does the same: the first half of the long one is the short one.
+        let (half, whole) = (history(seed, 200), history(seed, 400));
+        let text = serde_json::to_string(&half.governor.snapshot()).unwrap();
+        let mut first = Scene::new(config(EVERYTHING)).governor;
+        for named in whole.governor.identities().named() {
+            first.identities_mut().put(Named::clone(named));
+        }
+        first.restore(serde_json::from_str(&text).unwrap());
+        let mut what_if = WhatIf::new(first, None, half.now).unwrap();
+        let rest = whole.events.iter().skip(half.events.len());
+        let asked: Vec<Difference> = rest.filter_map(|event| what_if.next(event)).collect();
+        let different: Vec<&Difference> = asked.iter().filter(|one| one.is_one()).collect();
+        prop_assert!(asked.len() > 50);
+        prop_assert!(different.is_empty(), "{:#?}", different.first());
+    }
+}

@@ -837,13 +837,16 @@ pub(crate) struct DescribeArgs {
 /// The commands of `policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show, step by step, what a policy file says about one call.
+    /// Check a configuration and its rules; or show what a policy file says about one call.
     #[command(after_help = CHECK_HELP)]
     Check(CheckArgs),
 }
 
 const CHECK_HELP: &str = "\
-The file is JSON or TOML. It holds `server` (the server's policy) and `policies` (policies by name,
+Without --tool, the file is a tollgate.toml: pools, routes and rules are checked, the examples of
+every rule are run, and where there is a record, it is told what each would have matched.
+
+With --tool, the file is JSON or TOML. It holds `server` (the server's policy) and `policies` (policies by name,
 for keys, sessions and calls), or the fields of one policy, which is then named `key`.
 
 KEYSPEC is `anonymous` for a call without a key, or the name of the policy that the key carries: one
@@ -855,6 +858,7 @@ of the file's, `readonly` or `operator`. Details may follow, separated by commas
 Ends with 0 when the answer is approve, 4 when it is deny, 5 when a person must answer.
 
 Examples:
+  tollgate policy check examples/rules.toml
   tollgate policy check examples/policy.toml --tool system.time
   tollgate policy check examples/policy.toml --manifest examples/markets.json \\
     --tool execution.place --as trader --input @examples/order.json";

@@ -52,7 +52,7 @@ pub struct RuleConfig {
 
 /// One urgency, or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected `high`, `normal` or `background`, or a list of them")]
 pub enum Urgencies {
     /// This one.
     One(Urgency),

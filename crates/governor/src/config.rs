@@ -1,6 +1,5 @@
 //! What an operator writes: pools, routes and how the governor behaves. It is read as a whole or not at all.
 
-use crate::rules::RuleConfig;
 use serde::{Deserialize, Serialize};
 use tollgate_contract::{
     Urgency,
@@ -8,6 +7,7 @@ use tollgate_contract::{
 };
 
 use crate::{
+    rules::RuleConfig,
     setup::{Setup, SetupError},
     window::{Calendar, CalendarUnit, Window},
 };

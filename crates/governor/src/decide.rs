@@ -162,7 +162,23 @@ impl Deciding<'_> {
     }
 }
 
-impl Deciding<'_> {
+impl<'a> Deciding<'a> {
+    fn new(ask: &'a Ask<'a>, now: i64) -> Self {
+        let agent: Arc<str> = ask.intent.agent_id.as_str().into();
+        Self {
+            ask,
+            now,
+            who: principal(&ask.asker.account, &agent),
+            agent,
+            urgency: ask.intent.urgency,
+            trace: Vec::new(),
+            demotion: None,
+            rules: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// A step that a rule took.
     pub(crate) fn rule_step(
         &mut self,
         place: usize,
@@ -184,20 +200,7 @@ impl Governor {
         if let Some(known) = self.asked_before(ask, now)? {
             return Ok(Outcome { decision: known, events: Vec::new(), named: None });
         }
-        let agent: Arc<str> = ask.intent.agent_id.as_str().into();
-        let urgency = ask.intent.urgency;
-        let who = principal(&ask.asker.account, &agent);
-        let mut deciding = Deciding {
-            ask,
-            now,
-            agent,
-            who,
-            urgency,
-            trace: Vec::new(),
-            demotion: None,
-            rules: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut deciding = Deciding::new(ask, now);
         let mut events = Vec::with_capacity(2);
         let mut named = None;
         let found = self.identities.by_name(&ask.intent.identity_id).cloned();
@@ -272,20 +275,7 @@ impl Governor {
             context_hash: None,
             wants_trace: false,
         };
-        let agent: Arc<str> = intent.agent_id.as_str().into();
-        let urgency = intent.urgency;
-        let who = principal(&asker.account, &agent);
-        let mut deciding = Deciding {
-            ask: &ask,
-            now,
-            agent,
-            who,
-            urgency,
-            trace: Vec::new(),
-            demotion: None,
-            rules: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut deciding = Deciding::new(&ask, now);
         let known = self.identities.by_name(&intent.identity_id);
         let identity = known.map_or_else(|| "".into(), |named| Arc::clone(&named.pseudonym));
         let open = self.may_ask(&mut deciding, Some(&identity)).and_then(|()| {

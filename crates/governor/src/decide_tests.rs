@@ -57,7 +57,12 @@ impl Scene {
         self.ask_as(&Asker::local(), intent)
     }
 
-    fn report(&mut self, intent: IntentId, used: u64, trusted: bool) -> Result<(), ReportRefused> {
+    pub(crate) fn report(
+        &mut self,
+        intent: IntentId,
+        used: u64,
+        trusted: bool,
+    ) -> Result<(), ReportRefused> {
         let asker = Asker::local();
         let report = Report {
             asker: &asker,
@@ -65,7 +70,7 @@ impl Scene {
             intent: Some(intent),
             work: None,
             by_pool: Vec::new(),
-            actual: Expected::number(1.0 * f64::from(u32::try_from(used).unwrap())).unwrap(),
+            actual: Expected::number(used as f64).unwrap(),
             nothing: false,
         };
         let event = self.governor.report(&report, self.now)?;
@@ -920,17 +925,7 @@ fn nonsense_does_not_close_a_bucket_for_ever() {
     let mut scene = Scene::new(one_pool(100, r#"{"kind": "bucket", "refill": 10, "every": "1s"}"#));
     let ids = [(); 3].map(|()| scene.ask(&costs(0.0)).intent);
     for id in ids {
-        let asker = Asker::local();
-        let report = Report {
-            asker: &asker,
-            is_trusted: false,
-            intent: Some(id),
-            work: None,
-            by_pool: Vec::new(),
-            actual: Expected::number(1e15).unwrap(),
-            nothing: false,
-        };
-        scene.governor.report(&report, scene.now).unwrap();
+        scene.report(id, 1_000_000_000_000_000, false).unwrap();
     }
     let decision = scene.ask(&intent());
     assert_eq!(decision.answer, Answer::ApproveWithModifications);

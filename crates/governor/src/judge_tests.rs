@@ -1,7 +1,7 @@
 use tollgate_contract::{Reason, Urgency};
 
 use crate::{
-    Answer, Asker, Expected, Intent, Report,
+    Answer, Expected, Intent,
     decide::tests::{Scene, config, intent},
 };
 
@@ -181,20 +181,10 @@ fn what_nobody_says_is_learned_where_that_does_no_harm() {
     let held = |unit: &str, hard: bool| {
         let mut scene = Scene::new(of(unit, hard));
         assert_eq!(scene.ask(&intent()).pools[0].amount, 9000, "the worst, while nothing is known");
-        let asker = Asker::local();
         for number in 0..30 {
             scene.now += 1000;
             let id = scene.ask(&intent()).intent;
-            let report = Report {
-                asker: &asker,
-                is_trusted: false,
-                intent: Some(id),
-                work: None,
-                by_pool: Vec::new(),
-                actual: Expected::number(100.0 + f64::from(number)).unwrap(),
-                nothing: false,
-            };
-            scene.governor.report(&report, scene.now).unwrap();
+            scene.report(id, 100 + number, false).unwrap();
         }
         assert_eq!(scene.governor.learned_costs()[0].samples, 30);
         scene.ask(&intent()).pools[0].amount
@@ -263,27 +253,17 @@ fn whoever_is_not_believed_teaches_no_costs() {
                  "routes": [{{"pools": [{{"id": "p:a", "worst": 1000}}]}}]}}"#
         ))
     };
-    let held = |trust: bool, used: f64| {
+    let held = |trust: bool, used: u64| {
         let mut scene = Scene::new(of(trust));
-        let asker = Asker::local();
         for _ in 0..30 {
             let cheap = Intent { expected: Expected::number(1.0).unwrap(), ..intent() };
             let id = scene.ask(&cheap).intent;
-            let report = Report {
-                asker: &asker,
-                is_trusted: false,
-                intent: Some(id),
-                work: None,
-                by_pool: Vec::new(),
-                actual: Expected::number(used).unwrap(),
-                nothing: false,
-            };
-            scene.governor.report(&report, scene.now).unwrap();
+            scene.report(id, used, false).unwrap();
         }
         scene.ask(&intent()).pools[0].amount
     };
-    assert_eq!(held(false, 1.0), 1000);
-    assert_eq!(held(false, 9000.0), 1000);
-    assert!((1..=2).contains(&held(true, 1.0)), "never nothing");
-    assert_eq!(held(true, 9000.0), 1000, "never more than the worst");
+    assert_eq!(held(false, 1), 1000);
+    assert_eq!(held(false, 9000), 1000);
+    assert!((1..=2).contains(&held(true, 1)), "never nothing");
+    assert_eq!(held(true, 9000), 1000, "never more than the worst");
 }

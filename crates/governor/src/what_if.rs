@@ -42,7 +42,7 @@ pub struct Different {
     pub pool: Option<Arc<str>>,
     /// How long to wait, in milliseconds.
     pub wait_ms: i64,
-    /// The rule that decided, or the first that matched.
+    /// The rules that matched.
     pub rules: Vec<Arc<str>>,
     /// What it holds, or would.
     pub drawn: Vec<(Arc<str>, u64)>,

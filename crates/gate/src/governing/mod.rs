@@ -76,6 +76,16 @@ impl Shared {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, unless somebody decides at this moment: then it is looked at again soon. To wait would stop a
+    /// thread that serves others.
+    fn try_live(&self) -> Option<MutexGuard<'_, Live>> {
+        match self.live.try_lock() {
+            Ok(live) => Some(live),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Takes a snapshot from time to time, after a commit: then the state is what the events up to `head` lead
     /// to. It saves time at the next start, whatever the events are; one that nobody has time for is left out.
     fn snapshot_if_due(&self, head: Head) {
@@ -427,13 +437,7 @@ impl Governing {
     /// Ends the holds whose time is over, as many as are due. Says whether more may be.
     pub async fn expire(&self) -> Result<bool, Error> {
         {
-            // Whoever decides at this moment has the state; it is looked at again soon. To wait here would stop
-            // a thread that serves others.
-            let mut live = match self.shared.live.try_lock() {
-                Ok(live) => live,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return Ok(false),
-            };
+            let Some(mut live) = self.shared.try_live() else { return Ok(false) };
             let now = live.read_time(&*self.shared.clock);
             if live.broken().is_none() && live.governor.next_due() > now {
                 return Ok(false);
@@ -450,7 +454,7 @@ impl Governing {
     /// Looks whether a pool will be exhausted before it is full again, or was thought to be so and is not, and
     /// tells of it.
     pub async fn watch(&self) -> Result<(), Error> {
-        if !self.shared.live().governor.has_to_watch() {
+        if !self.shared.try_live().is_some_and(|live| live.governor.has_to_watch()) {
             return Ok(());
         }
         self.decide(|live, now| Ok(Made::new(live.governor.watch(now), ()))).await

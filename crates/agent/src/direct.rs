@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+use tollgate_consent::What;
 use tollgate_contract::{
     Call, Caller, ContractTool, Error, Identity, Manifest, Mode, Secret, Surface, Urgency,
-    error::{ErrorObject, InvalidApiKey, InvalidRequest, MissingApiKey, UnknownTool},
+    error::{
+        ApprovalDenied, ErrorObject, InvalidApiKey, InvalidRequest, MissingApiKey, UnknownTool,
+    },
     text::Clean,
 };
-use tollgate_gate::{CallOptions, Gate, RunEvent, ToolCallResult};
+use tollgate_gate::{CallOptions, Gate, RunEvent, ToolCallResult, Unfinished, Waits};
 use tollgate_policy::Policy;
 use tollgate_trace::{Entry, Trace};
 
@@ -171,7 +174,10 @@ impl Agent {
                 .map_err(|error| Box::new(Error::from(error).object(None)))?;
             events.into_iter().filter(Recorder::waits_for_trace).for_each(|event| hear(event));
         }
-        ended.map_err(|failure| Box::new(failure.error))
+        ended.map_err(|unfinished| match *unfinished {
+            Unfinished::Failed(failure) => Box::new(failure.error),
+            Unfinished::Waits(waits) => Box::new(waiting(&waits)),
+        })
     }
 
     /// What was recorded and never asked for. Empty unless this runner replays.
@@ -181,6 +187,21 @@ impl Agent {
                 replayer.lock().unwrap_or_else(PoisonError::into_inner).unused()
             }
             _ => Vec::new(),
+        }
+    }
+}
+
+/// A call that waits, for a runner that does not: whoever calls again finds the answer.
+fn waiting(waits: &Waits) -> ErrorObject {
+    let asked = &waits.item.asked;
+    let problem = "a person was asked and has not answered yet; make the same call again later";
+    let problem = Clean::already(problem.to_owned());
+    match &asked.what {
+        What::Call { tool, .. } => {
+            Error::from(ApprovalDenied::new(tool.clone(), asked.id, problem)).object(None)
+        }
+        What::Capability { .. } => {
+            Error::from(InvalidRequest::new(problem, Vec::new())).object(None)
         }
     }
 }

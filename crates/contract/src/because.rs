@@ -12,6 +12,7 @@ use crate::{
 /// The facts of a step as a sentence.
 pub(crate) fn sentence(record: &StepRecord) -> String {
     let refused = record.outcome() == Outcome::Refuse;
+    let asks = record.outcome() == Outcome::Ask;
     let by = record.layer().map_or(String::new(), |layer| format!(" of the {layer} policy"));
     match record.facts() {
         Facts::Existence { requested, did_you_mean: Some(name) } if refused => {
@@ -91,10 +92,19 @@ pub(crate) fn sentence(record: &StepRecord) -> String {
             format!("room is held in {}, after a wait of {wait} ms", list(pools))
         }
         Facts::BudgetHold { pools, .. } => format!("room is held in {}", list(pools)),
-        Facts::Approval { matched } if matched.is_empty() => {
+        Facts::Capability { missing: Some(missing), .. } => format!("`{missing}` is not granted"),
+        Facts::Capability { needed, .. } if needed.is_empty() => "it needs none".to_owned(),
+        Facts::Capability { needed, .. } => format!("granted: {}", list(needed)),
+        Facts::Approval { matched, .. } if matched.is_empty() => {
             "no layer asks for a person".to_owned()
         }
-        Facts::Approval { matched } => approval(matched),
+        Facts::Approval { approval: Some(id), .. } if !refused && !asks => {
+            format!("a person has approved it ({id})")
+        }
+        Facts::Approval { approval: Some(id), .. } if refused => {
+            format!("it was not approved ({id})")
+        }
+        Facts::Approval { matched, .. } => approval(matched),
     }
 }
 
@@ -149,9 +159,15 @@ fn ceiling<E: fmt::Display>(
 }
 
 fn approval(matched: &[AskMatch]) -> String {
+    let most = matched.iter().map(|m| m.approvers).max().unwrap_or(1);
+    let who = if most > 1 {
+        format!("{most} different people must answer")
+    } else {
+        "a person must answer".to_owned()
+    };
     let entries = matched.iter().map(|m| match &m.reason {
         Some(reason) => format!("{} ask[{}] ({reason})", m.layer, m.index),
         None => format!("{} ask[{}]", m.layer, m.index),
     });
-    format!("a person must answer: {}", list(entries))
+    format!("{who}: {}", list(entries))
 }

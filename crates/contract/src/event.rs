@@ -101,6 +101,8 @@ events! {
     DriftDetected:             -                  -                      -               "drift_detected";
     /// A forecast crossed its threshold.
     ForecastCrossed:           -                  -                      -               "forecast_crossed";
+    /// A session was used for the first time, and belongs to a key from then on.
+    SessionOpened:             -                  -                      -               "session_opened";
     /// A capability was asked for.
     CapabilityRequested:       -                  -                      -               "capability_requested";
     /// A capability was given.
@@ -111,6 +113,8 @@ events! {
     ApprovalRequested:         -                  -                      -               "approval_requested";
     /// A person answered.
     ApprovalDecided:           -                  -                      -               "approval_decided";
+    /// The call that a person approved has started.
+    ApprovalUsed:              -                  -                      -               "approval_used";
     /// A tool's definition was pinned.
     ToolPinned:                -                  -                      -               "tool_pinned";
     /// A pinned tool's definition changed.

@@ -98,6 +98,8 @@ ids! {
     KeyId = "key_";
     /// An item of memory.
     MemoryId = "mem_";
+    /// A capability that was granted.
+    GrantId = "cap_";
     /// A person's answer that a call waits for.
     ApprovalId = "apr_";
     /// One request at a door.

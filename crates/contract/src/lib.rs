@@ -10,6 +10,7 @@ mod because;
 pub mod behaviour;
 pub mod call;
 pub mod canonical;
+pub mod capability;
 pub mod declare;
 pub mod effect;
 pub mod error;
@@ -33,6 +34,7 @@ pub use call::{
     Call, Caller, Identity, InvalidKey, KeyFacts, KeyScope, Layer, Mode, Surface, Urgency,
 };
 pub use canonical::{InputHash, input_hash};
+pub use capability::{Capability, HostName, Reach};
 pub use declare::{Declaration, ToolDeclaration};
 pub use effect::{CostEffect, Retry, Risk, SideEffect, Stability, Status};
 pub use error::{Error, ErrorCode};

@@ -10,9 +10,10 @@ use crate::{
     because,
     call::{InvalidKey, KeyScope, Layer, Mode, Surface, Urgency},
     canonical::InputHash,
+    capability::Capability,
     effect::{CostEffect, Risk, SideEffect, Status, words},
     error::{Error, ErrorCode},
-    id::HoldId,
+    id::{ApprovalId, HoldId},
     name::ToolName,
     permission::Permission,
     reason::Reason,
@@ -135,6 +136,14 @@ pub struct AskMatch {
     /// What its author wrote for the person who answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Clean>,
+    /// How many different keys must say yes, where it is more than one.
+    #[serde(skip_serializing_if = "is_one")]
+    pub approvers: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+fn is_one(number: &u8) -> bool {
+    *number == 1
 }
 
 /// Who called, as the identity step saw it.
@@ -223,6 +232,11 @@ pub enum Facts {
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    Capability {
+        needed: Vec<Capability>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        missing: Option<Capability>,
+    },
     BudgetFeasible {
         urgency: Urgency,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,6 +245,8 @@ pub enum Facts {
     },
     Approval {
         matched: Vec<AskMatch>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        approval: Option<ApprovalId>,
     },
     BudgetHold {
         pools: Vec<String>,
@@ -257,6 +273,7 @@ impl Facts {
             Self::UserData { .. } => Step::UserData,
             Self::Input { .. } => Step::Input,
             Self::TradeGuardrails { .. } => Step::TradeGuardrails,
+            Self::Capability { .. } => Step::Capability,
             Self::BudgetFeasible { .. } => Step::BudgetFeasible,
             Self::Approval { .. } => Step::Approval,
             Self::BudgetHold { .. } => Step::BudgetHold,

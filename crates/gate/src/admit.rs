@@ -6,30 +6,34 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tollgate_consent::Item;
 use tollgate_contract::{
-    Call, Caller, Decision, Error, Explain, Facts, Identity, InputHash, Mode, Outcome, Quoted,
-    Retry, Step, Verdict,
+    Call, Caller, Capability, Decision, Error, Explain, Facts, Identity, InputHash, Mode, Outcome,
+    Quoted, Retry, Step, ToolName, Verdict,
     error::{
-        ApprovalDenied, Cancelled, Conflict, Internal, InvalidApiKey, InvalidRequest,
-        OutcomeUnknown, Timeout, ToolNotCallable, UnknownTool,
+        ApprovalDenied, Cancelled, CapabilityMissing, Conflict, Internal, InvalidApiKey,
+        InvalidInput, InvalidRequest, OutcomeUnknown, Timeout, ToolNotCallable, UnknownTool,
     },
     event::Event,
-    id::{ApprovalId, CallId, KeyId, RunId},
+    id::{CallId, KeyId, RunId},
     text::{Clean, is_plain},
 };
-use tollgate_policy::{Layers, Request, check_approval, check_input, check_policy, check_trade};
+use tollgate_policy::{Layers, Request, asks, check_input, check_policy, check_trade};
 
 use crate::{
+    approval::{Approval, Given},
     budget::Held,
-    clock::{self, rfc3339},
+    clock::rfc3339,
+    consent::account,
     event::RunEvent,
     gate::{CallOptions, Inner},
     idempotency::{self, Claim, Ended, Memory, Turn},
     keys::Principal,
-    outcome::{CallFailure, ToolCallResult, WrittenVerdict},
+    outcome::{CallFailure, ToolCallResult, Unfinished, Waits, WrittenVerdict},
     record::About,
     registry::Tool,
     repeat::Repeat,
+    running::{Place, UnderWay},
 };
 
 /// A call that has arrived, and what is known of it so far.
@@ -41,6 +45,10 @@ pub(crate) struct Arrived {
     pub(crate) explain: Explain,
     pub(crate) input_hash: Option<InputHash>,
     pub(crate) cancelled: CancellationToken,
+    /// Has it waited, so that everything must be asked again?
+    pub(crate) has_waited: bool,
+    /// Its place among the calls under way.
+    pub(crate) place: Option<Arc<Place>>,
 }
 
 /// A call that may run.
@@ -51,6 +59,8 @@ pub(crate) struct Ready {
     pub(crate) verdict: WrittenVerdict,
     pub(crate) held: Held,
     pub(crate) claim: Option<(Claim, Arc<Turn>)>,
+    /// A person's yes, which is used up by the start.
+    pub(crate) approval: Option<Given>,
 }
 
 /// What admission came to, where it did not refuse.
@@ -58,6 +68,8 @@ enum Admission {
     Ready(Box<Ready>),
     /// The call has run before.
     Known(Box<Repeat>),
+    /// A person must answer first.
+    Waits(Box<Item>),
 }
 
 impl Arrived {
@@ -79,24 +91,35 @@ impl Arrived {
             surface: call.caller.surface,
         };
         let explain = Explain::new();
-        Self { gate, call, options, about, explain, input_hash: None, cancelled }
+        Self {
+            gate,
+            call,
+            options,
+            about,
+            explain,
+            input_hash: None,
+            cancelled,
+            has_waited: false,
+            place: None,
+        }
     }
 
     /// The whole path.
-    pub(crate) async fn go(mut self) -> Result<ToolCallResult, Box<CallFailure>> {
+    pub(crate) async fn go(mut self) -> Result<ToolCallResult, Box<Unfinished>> {
         let mode = self.call.caller.mode.as_str();
         self.tell(Event::RunStarted, || json!({"mode": mode}));
         match self.admit().await {
-            Err(error) => Err(self.refuse(&error).await),
-            Ok(Admission::Known(repeat)) => self.repeat(*repeat).await,
+            Err(error) => Err(self.refuse(&error).await.into()),
+            Ok(Admission::Waits(item)) => Err(Box::new(Unfinished::Waits(self.waits(*item)))),
+            Ok(Admission::Known(repeat)) => self.repeat(*repeat).await.map_err(Into::into),
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
                     self.give_back(&ready.held).await;
-                    Err(self.refuse(&error).await)
+                    Err(self.refuse(&error).await.into())
                 }
                 Ok(()) => {
                     let ran = self.run(*ready).await;
-                    self.settle(ran).await
+                    self.settle(ran).await.map_err(Into::into)
                 }
             },
         }
@@ -111,6 +134,17 @@ impl Arrived {
             (self.about.scope, self.about.session) = (None, None);
         }
         self.about.agent = principal.record().map(|record| record.name.clone());
+        let named = account(&principal).ok();
+        let scope = self.call.scope.as_deref();
+        let place = UnderWay::enter(
+            &self.gate,
+            self.about.call_id,
+            &self.call.tool,
+            named,
+            scope,
+            &self.cancelled,
+        );
+        self.place = Some(Arc::new(place));
         let caller = Caller { identity: principal.identity(), ..self.call.caller.clone() };
         let layers = self.layers(&principal);
         let tool = self.policy(&caller, &layers)?;
@@ -121,6 +155,9 @@ impl Arrived {
             &mut self.explain,
         )?;
         self.input_hash = Some(input_hash);
+        if let Some(session) = self.call.session.as_deref().filter(|_| principal.key().is_some()) {
+            self.gate.session(&principal, session).await?;
+        }
         let account = principal.record().map(|record| record.parent.unwrap_or(record.key_id));
         let claim = match self.claim(&tool, account).await? {
             Claimed::Nothing => None,
@@ -132,12 +169,19 @@ impl Arrived {
             }
         };
         check_trade(&tool.contract, &self.call.input, &layers, &mut self.explain)?;
+        self.capabilities(&principal, &tool)?;
         let draws = self.feasible(&principal, &tool)?;
-        if check_approval(&tool.contract, &self.call.input, &layers, &mut self.explain) {
-            return Err(self.no_approver(&tool)?);
+        let asks = asks(&tool.contract, &self.call.input, &layers);
+        let approval = match self.approval(&principal, &tool, asks).await? {
+            Approval::NotNeeded => None,
+            Approval::Given(given) => Some(given),
+            Approval::Waits(item) => return Ok(Admission::Waits(item)),
+        };
+        if self.has_waited {
+            self.still_may(approval.as_ref())?;
         }
         let held = if draws {
-            self.hold(&principal, &tool).await?
+            self.hold(&principal, &tool, approval.as_ref()).await?
         } else {
             let pools = Vec::new();
             self.explain.pass(Facts::BudgetHold { pools, hold: None, wait_ms: None });
@@ -146,7 +190,8 @@ impl Arrived {
         let explain = std::mem::take(&mut self.explain);
         let verdict = Verdict { hold: held.intent.map(Into::into), ..Verdict::approve(explain) };
         let verdict = WrittenVerdict::from(&verdict);
-        let ready = Ready { caller: principal.clone(), tool, input_hash, verdict, held, claim };
+        let caller = principal.clone();
+        let ready = Ready { caller, tool, input_hash, verdict, held, claim, approval };
         Ok(Admission::Ready(Box::new(ready)))
     }
 
@@ -201,7 +246,7 @@ impl Arrived {
 
     /// Asks everything again that was asked before a wait: a key may have been withdrawn meanwhile, work
     /// halted, a policy changed. A refusal is explained as any other; otherwise the first explanation stands.
-    pub(crate) fn still_may(&mut self) -> Result<(), Error> {
+    pub(crate) fn still_may(&mut self, approval: Option<&Given>) -> Result<(), Error> {
         let before = std::mem::take(&mut self.explain);
         let gate = Arc::clone(&self.gate);
         let principal = self.principal();
@@ -215,9 +260,19 @@ impl Arrived {
         let (contract, schema) = (&tool.contract, tool.input_schema.as_ref());
         check_input(contract, schema, &self.call.input, &mut self.explain)?;
         check_trade(contract, &self.call.input, &layers, &mut self.explain)?;
+        self.capabilities(&principal, tool)?;
         self.feasible(&principal, tool)?;
-        if check_approval(contract, &self.call.input, &layers, &mut self.explain) {
-            return Err(self.no_approver(tool)?);
+        let asks = asks(contract, &self.call.input, &layers);
+        if !asks.is_empty() && !approval.is_some_and(|given| given.suffices(&asks)) {
+            let id = match approval {
+                Some(given) => given.id,
+                None => self.gate.approval_id()?,
+            };
+            let layer = asks.first().map(|ask| ask.layer);
+            self.explain.refuse(layer, Facts::Approval { matched: asks, approval: Some(id) });
+            let problem = "what a person must answer has changed while it waited; call again";
+            let problem = Clean::already(problem.to_owned());
+            return Err(ApprovalDenied::new(contract.name.clone(), id, problem).into());
         }
         self.explain = before;
         Ok(())
@@ -274,7 +329,9 @@ impl Arrived {
             tokio::select! {
                 // The channel closes when the holder is done.
                 _ = holder.changed() => {}
-                () = self.cancelled.cancelled() => return Err(Cancelled::new(None).into()),
+                () = self.cancelled.cancelled() => {
+                    return Err(self.stopped(tool.contract.name.clone()));
+                }
                 () = tokio::time::sleep_until(end) => {
                     let after = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
                     return Err(Timeout::new(tool.contract.name.clone(), after).into());
@@ -283,12 +340,56 @@ impl Arrived {
         }
     }
 
-    /// A person would have to answer, and there is no way to ask one here.
-    fn no_approver(&self, tool: &Tool) -> Result<Error, Error> {
-        let at = u64::try_from(self.gate.clock.now_ms()).unwrap_or_default();
-        let id = ApprovalId::from_parts(at, clock::random()?);
-        let problem = "a person must answer, and this gate cannot ask one yet".to_owned();
-        Ok(ApprovalDenied::new(tool.contract.name.clone(), id, Clean::already(problem)).into())
+    /// Are the capabilities granted that the call needs?
+    fn capabilities(&mut self, principal: &Principal, tool: &Tool) -> Result<(), Error> {
+        let needed = match &tool.needs {
+            Some(needs) => needs(&self.call.input).map_err(|problem| {
+                Error::from(InvalidInput::new(tool.contract.name.clone(), vec![problem]))
+            })?,
+            None => Vec::new(),
+        };
+        if needed.is_empty() {
+            self.explain.pass(Facts::Capability { needed, missing: None });
+            return Ok(());
+        }
+        let (key, name) = account(principal)?;
+        let session = self.call.session.as_deref();
+        let now = self.gate.clock.now_ms();
+        let missing = {
+            let state = self.gate.consents.state();
+            needed.iter().find(|one| !state.allows(one, key, session, now)).cloned()
+        };
+        let Some(missing) = missing else {
+            self.explain.pass(Facts::Capability { needed, missing: None });
+            return Ok(());
+        };
+        let error = missing_capability(&tool.contract.name, &missing, session, &name);
+        self.explain.refuse(None, Facts::Capability { needed, missing: Some(missing) });
+        Err(error)
+    }
+
+    /// Why the call was stopped: its caller gave up, or it was halted.
+    pub(crate) fn stopped(&self, tool: ToolName) -> Error {
+        match &self.place {
+            Some(place) => place.stopped(tool),
+            None => Cancelled::new(tool).into(),
+        }
+    }
+
+    /// Answers that a person must answer first.
+    fn waits(&mut self, item: Item) -> Waits {
+        let explain = std::mem::take(&mut self.explain);
+        let verdict = WrittenVerdict::from(&Verdict::pending(explain));
+        let tool = self.about.tool.as_ref().map(|tool| tool.name.as_str());
+        self.gate.metrics.count(tool, "pending", "");
+        self.tell(Event::RunFailed, || json!({"verdict": verdict, "approval": told_item(&item)}));
+        Waits {
+            run_id: self.about.run_id,
+            call_id: self.about.call_id,
+            input_hash: self.input_hash,
+            item,
+            verdict,
+        }
     }
 
     /// Records a refusal and answers with it.
@@ -356,6 +457,38 @@ pub fn check_call(call: &Call) -> Result<(), Error> {
         }
     }
     call.idempotency_key.as_deref().map_or(Ok(()), idempotency::check_key)
+}
+
+/// What is told of something that waits to whoever waits for it.
+pub(crate) fn told_item(item: &Item) -> Value {
+    json!({
+        "id": item.asked.id,
+        "state": "pending",
+        "expiresAt": rfc3339(item.asked.until_ms),
+        "approvers": item.asked.approvers,
+        "approvals": item.approvals(),
+    })
+}
+
+/// A capability that is missing, with the words that would give it.
+pub(crate) fn missing_capability(
+    tool: &ToolName,
+    missing: &Capability,
+    session: Option<&str>,
+    key: &str,
+) -> Error {
+    let word = |text: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
+        let shown = text.chars().all(is_plain) && !text.starts_with('-');
+        if shown { text.to_owned() } else { "NAME".to_owned() }
+    };
+    let to = match session {
+        Some(session) => format!("--session {}", word(session)),
+        None => format!("--key {}", word(key)),
+    };
+    let grant = format!("tollgate grant {missing} {to} --for 1h");
+    let named = missing.to_string();
+    CapabilityMissing::new(tool.clone(), named, Clean::already(grant)).into()
 }
 
 /// The longest scope or session.

@@ -8,7 +8,7 @@ use std::{
 
 use tollgate_contract::{
     CostEffect, Error, Facts, Layer, Reason, ToolName,
-    error::{BudgetDenied, Cancelled, Halted, PermissionDenied},
+    error::{BudgetDenied, Halted, PermissionDenied},
     id::IntentId,
     text::Clean,
 };
@@ -16,13 +16,14 @@ use tollgate_governor::{Asker, Decision, Expected, Intent, Learned, Observation,
 
 use crate::{
     admit::Arrived,
+    approval::Given,
     governing::{Asked, UsageReport},
     keys::Principal,
     registry::Tool,
 };
 
 /// Where a call happens that does not say where.
-const SOMEWHERE: &str = "gate";
+pub(crate) const SOMEWHERE: &str = "gate";
 
 /// What is held for a call.
 #[derive(Debug, Clone, Default)]
@@ -152,7 +153,12 @@ impl Arrived {
     }
 
     /// Holds room in every pool that the call draws on, and waits until it may act.
-    pub(crate) async fn hold(&mut self, principal: &Principal, tool: &Tool) -> Result<Held, Error> {
+    pub(crate) async fn hold(
+        &mut self,
+        principal: &Principal,
+        tool: &Tool,
+        approval: Option<&Given>,
+    ) -> Result<Held, Error> {
         let asker = principal.gate_asker();
         let asked = Asked {
             asker: Arc::clone(&asker),
@@ -174,10 +180,10 @@ impl Arrived {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
                 () = self.cancelled.cancelled() => {
                     self.give_back(&held).await;
-                    return Err(Cancelled::new(tool.contract.name.clone()).into());
+                    return Err(self.stopped(tool.contract.name.clone()));
                 }
             }
-            if let Err(error) = self.still_may() {
+            if let Err(error) = self.still_may(approval) {
                 self.give_back(&held).await;
                 return Err(error);
             }

@@ -16,7 +16,7 @@ use tollgate_contract::{
     Call, Error, Manifest, Secret, ToolName,
     error::{Internal, OutcomeUnknown},
     event::Event,
-    id::{CallId, KeyId, RunId},
+    id::{ApprovalId, CallId, KeyId, RunId},
     text::Clean,
 };
 use tollgate_governor::GovernorConfig;
@@ -27,13 +27,16 @@ use crate::{
     Metrics,
     admit::Arrived,
     clock::{self, Clock, SystemClock},
+    consent::{ConsentSettings, Consents},
     event::Observer,
     governing::Governing,
     idempotency,
     keys::{KeyRecord, KeyRing, Principal},
-    outcome::{CallFailure, ToolCallResult},
+    outcome::{CallFailure, ToolCallResult, Unfinished},
     registry::Registry,
+    running::UnderWay,
     seal::Seal,
+    session::Sessions,
     webhooks::Webhooks,
 };
 
@@ -88,6 +91,8 @@ pub struct Parts {
     pub governor: GovernorConfig,
     /// How it behaves.
     pub settings: Settings,
+    /// How people's answers are asked for.
+    pub consent: ConsentSettings,
 }
 
 impl Parts {
@@ -100,6 +105,7 @@ impl Parts {
             clock: Arc::new(SystemClock),
             governor: GovernorConfig::usual(),
             settings,
+            consent: ConsentSettings::default(),
         }
     }
 }
@@ -111,8 +117,10 @@ pub struct CallOptions {
     pub policy: Option<Policy>,
     /// How long the call may run, if less than the gate's own limit.
     pub timeout: Option<Duration>,
-    /// How long the call may wait for room.
+    /// How long the call may wait for room, and for a person's answer.
     pub wait: Duration,
+    /// The approval that the call comes back with.
+    pub approval: Option<ApprovalId>,
     /// The run that the call belongs to; a new one where none is given.
     pub run: Option<RunId>,
     /// Who hears the events of the run.
@@ -143,6 +151,9 @@ pub(crate) struct Inner {
     pub(crate) policies: RwLock<Arc<PolicySet>>,
     pub(crate) governing: Governing,
     pub(crate) webhooks: Webhooks,
+    pub(crate) consents: Consents,
+    pub(crate) sessions: Sessions,
+    pub(crate) under_way: UnderWay,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seal: Seal,
     pub(crate) settings: Settings,
@@ -158,12 +169,13 @@ pub(crate) struct Inner {
 impl Gate {
     /// Opens the gate: reads the keys, and gives an end to every call that a crash interrupted.
     pub fn open(parts: Parts) -> Result<Self, Error> {
-        let Parts { ledger, registry, policies, clock, governor, settings } = parts;
+        let Parts { ledger, registry, policies, clock, governor, settings, consent } = parts;
         let seal = Seal::of_folder(&settings.data)?;
         let reader = ledger.reader()?;
         let keys = read_keys(&reader, &policies)?;
         let (metrics, degraded) = (Metrics::default(), Arc::new(AtomicBool::new(false)));
         let webhooks = Webhooks::read(&reader, &seal)?;
+        let consents = Consents::read(&reader, consent)?;
         let governing = Governing::open(
             &ledger,
             &clock,
@@ -179,6 +191,9 @@ impl Gate {
             policies: RwLock::new(Arc::new(policies)),
             governing,
             webhooks,
+            consents,
+            sessions: Sessions::default(),
+            under_way: UnderWay::default(),
             clock,
             seal,
             settings,
@@ -212,14 +227,14 @@ impl Gate {
         &self,
         call: Call,
         options: CallOptions,
-    ) -> Result<ToolCallResult, Box<CallFailure>> {
+    ) -> Result<ToolCallResult, Box<Unfinished>> {
         let now = self.inner.clock.now_ms();
         let (call_id, run_id) = match clock::call_ids(now) {
             Ok((call_id, run_id)) => (call_id, options.run.unwrap_or(run_id)),
             // Without randomness there are no ids, and no call.
             Err(error) => {
                 let (call, run) = (CallId::from_parts(0, [0; 10]), RunId::from_parts(0, [0; 10]));
-                return Err(Box::new(CallFailure::new(run, call, &error)));
+                return Err(CallFailure::new(run, call, &error).into());
             }
         };
         let cancelled = self.inner.stop.child_token();
@@ -231,7 +246,7 @@ impl Gate {
         gives_up.disarm();
         ended.unwrap_or_else(|_| {
             let error = Internal::new("the task of a call ended early").into();
-            Err(Box::new(CallFailure::new(run_id, call_id, &error)))
+            Err(CallFailure::new(run_id, call_id, &error).into())
         })
     }
 

@@ -6,8 +6,10 @@
 //! theirs into a [`Registry`].
 
 mod admit;
+mod approval;
 mod budget;
 mod clock;
+mod consent;
 mod event;
 mod gate;
 mod governing;
@@ -20,8 +22,10 @@ mod record;
 mod registry;
 mod repeat;
 mod run;
+mod running;
 mod seal;
 pub mod secret_file;
+mod session;
 mod settle;
 mod webhooks;
 mod what_if;
@@ -29,6 +33,7 @@ mod what_if;
 pub use admit::check_call;
 pub use budget::observations;
 pub use clock::{Clock, ManualClock, SystemClock, rfc3339};
+pub use consent::{ConsentSettings, check_kept};
 pub use event::{Observer, RunEvent};
 pub use gate::{CallOptions, Gate, Health, Parts, Settings};
 pub use governing::{
@@ -37,8 +42,9 @@ pub use governing::{
 pub use keys::Principal;
 pub use manage::check_keys;
 pub use metrics::Metrics;
-pub use outcome::{CallFailure, ToolCallResult, WrittenVerdict};
+pub use outcome::{CallFailure, ToolCallResult, Unfinished, Waits, WrittenVerdict};
 pub use record::summary;
-pub use registry::{Admitted, Context, Executor, Packs, Registry, ToolFailure, Working};
+pub use registry::{Admitted, Context, Executor, Needs, Packs, Registry, ToolFailure, Working};
+pub use running::{HaltDone, MetCall};
 pub use webhooks::Webhook;
 pub use what_if::{WhatIfCount, WhatIfPool, WhatIfRule, WhatIfSummary, answer_word, what_if};

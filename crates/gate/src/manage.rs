@@ -19,6 +19,7 @@ use tollgate_policy::PolicySet;
 
 use crate::{
     Gate, Principal, clock,
+    consent::grants_left,
     gate::{Inner, KEYS, LAST_USE},
     keys::{KeyRecord, KeySpec, KeyText, PolicyRef, Role, SecretHash, TokenSpec, digest, label},
 };
@@ -31,7 +32,7 @@ const MOST_CLAIMS: usize = 100;
 const LARGEST_POLICY: usize = 16 * 1024;
 
 /// Held while one change is made.
-type Turn = tokio::sync::OwnedMutexGuard<()>;
+pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 impl Gate {
     /// Makes a key. This is the only moment at which it can be seen.
@@ -256,6 +257,7 @@ impl Gate {
     /// Does what is due from time to time: keeps the last uses, and forgets what is over.
     pub async fn housekeeping(&self) {
         self.keep_last_use().await;
+        self.forget_consent().await;
         let now = self.inner.clock.now_ms();
         self.inner.keys_mut().forget_tokens(now);
         let ledger = self.inner.ledger.clone();
@@ -289,7 +291,9 @@ impl Gate {
         let keys = serde_json::to_string(&keys)
             .map_err(|error| Internal::new(format!("the keys are no JSON: {error}")))?;
         let governor = self.inner.governing.state_json();
-        let state = move |_| format!(r#"{{"keys":{keys},"governor":{}}}"#, governor());
+        let grants = grants_left(self);
+        let state =
+            move |_| format!(r#"{{"keys":{keys},"grants":{grants},"governor":{}}}"#, governor());
         self.inner.ledger.retire(self.inner.clock.now_ms(), through, state)?;
         Ok(through + 1 - first)
     }
@@ -408,7 +412,11 @@ impl Gate {
 
     /// Makes a change to its end, even if whoever asked for it goes away: what is recorded counts, and the
     /// next change sees it.
-    async fn whole<F>(&self, turn: Turn, change: impl FnOnce(Arc<Inner>) -> F) -> Result<(), Error>
+    pub(crate) async fn whole<F>(
+        &self,
+        turn: Turn,
+        change: impl FnOnce(Arc<Inner>) -> F,
+    ) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>> + Send + 'static,
     {

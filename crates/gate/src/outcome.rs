@@ -7,6 +7,7 @@ use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
+use tollgate_consent::Item;
 use tollgate_contract::{
     Error, ErrorCode, InputHash, ToolName, Verdict,
     error::ErrorObject,
@@ -73,6 +74,57 @@ impl CallFailure {
             started: false,
             replayed: false,
         }
+    }
+}
+
+/// A call that gave no result so far or at all.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unfinished {
+    /// It was refused, or failed.
+    Failed(CallFailure),
+    /// A person must answer first. That is no error.
+    Waits(Waits),
+}
+
+/// A call that waits for a person. Whoever made it comes back with the approval's name once it is answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waits {
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub call_id: CallId,
+    /// The hash of the input.
+    pub input_hash: Option<InputHash>,
+    /// What the person was asked.
+    pub item: Item,
+    /// The gate's answer.
+    pub verdict: WrittenVerdict,
+}
+
+impl From<CallFailure> for Box<Unfinished> {
+    fn from(failure: CallFailure) -> Self {
+        Self::new(Unfinished::Failed(failure))
+    }
+}
+
+impl From<Box<CallFailure>> for Box<Unfinished> {
+    fn from(failure: Box<CallFailure>) -> Self {
+        (*failure).into()
+    }
+}
+
+impl Unfinished {
+    /// The failure, if it is one.
+    pub fn failure(&self) -> Option<&CallFailure> {
+        match self {
+            Self::Failed(failure) => Some(failure),
+            Self::Waits(_) => None,
+        }
+    }
+
+    /// The code of the failure, if it is one.
+    pub fn code(&self) -> Option<ErrorCode> {
+        self.failure().map(CallFailure::code)
     }
 }
 

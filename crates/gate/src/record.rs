@@ -203,7 +203,7 @@ struct Refused<'a> {
 }
 
 /// A value that is small enough, or what is known of it.
-fn bounded(value: Cow<'_, Value>) -> Cow<'_, Value> {
+pub(crate) fn bounded(value: Cow<'_, Value>) -> Cow<'_, Value> {
     let text = value.to_string();
     if text.len() <= LARGEST_PART {
         return value;

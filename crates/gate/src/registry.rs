@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tollgate_contract::{
-    ContractTool, Declaration, Error, KeyFacts, Manifest, ToolDeclaration, ToolName, Violation,
-    Violations,
+    Capability, ContractTool, Declaration, Error, HostName, KeyFacts, Manifest, Reach,
+    ToolDeclaration, ToolName, Violation, Violations,
     error::{Internal, InvalidInput},
     id::{CallId, RunId},
     invariant::Rule,
@@ -19,7 +19,10 @@ use tollgate_contract::{
     text::plain_shape,
 };
 
-use crate::{budget::Usage, clock::Clock, keys::Principal};
+use crate::{
+    admit::missing_capability, budget::Usage, clock::Clock, consent::account, gate::Inner,
+    keys::Principal,
+};
 
 /// The work of an executor.
 pub type Working = Pin<Box<dyn Future<Output = Result<Value, ToolFailure>> + Send>>;
@@ -84,6 +87,7 @@ pub struct Context {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) usage: Arc<Usage>,
+    pub(crate) gate: Arc<Inner>,
 }
 
 impl Context {
@@ -148,6 +152,27 @@ impl Context {
         self.usage.heard(headers, self.clock.now_ms());
     }
 
+    /// How far the caller reaches to a host at this moment; not at all where nothing is granted.
+    pub fn reach(&self, host: &HostName) -> Option<Reach> {
+        let (key, _) = account(&self.caller).ok()?;
+        let now = self.clock.now_ms();
+        self.gate.consents.state().reach(host, key, self.session(), now)
+    }
+
+    /// The error for a host that the caller does not reach.
+    pub fn missing(&self, capability: &Capability) -> Error {
+        let name = self.caller.record().map_or("", |key| key.name.as_str());
+        missing_capability(&self.tool.name, capability, self.session(), name)
+    }
+
+    /// The name that files of this caller go by: the session, or the key outside of any session.
+    pub fn workspace(&self) -> Result<String, Error> {
+        if let Some(session) = self.session() {
+            return Ok(session.to_owned());
+        }
+        account(&self.caller).map(|(key, _)| key.to_string())
+    }
+
     /// Milliseconds since 1970, by the gate's clock.
     pub fn now_ms(&self) -> i64 {
         self.clock.now_ms()
@@ -159,7 +184,12 @@ pub(crate) struct Tool {
     pub(crate) contract: Arc<ContractTool>,
     pub(crate) input_schema: Option<Schema>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
+    /// The capabilities that a call with this input needs.
+    pub(crate) needs: Option<Needs>,
 }
+
+/// Reads from an input which capabilities a call needs, or what is wrong with it.
+pub type Needs = Arc<dyn Fn(&Value) -> Result<Vec<Capability>, InputProblem> + Send + Sync>;
 
 /// Every tool of a gate.
 pub struct Registry {
@@ -172,6 +202,7 @@ pub struct Registry {
 pub struct Packs {
     declarations: Vec<ToolDeclaration>,
     executors: HashMap<ToolName, Arc<dyn Executor>>,
+    needs: HashMap<ToolName, Needs>,
 }
 
 impl Packs {
@@ -211,6 +242,16 @@ impl Packs {
         self
     }
 
+    /// Says which capabilities calls of a tool need.
+    pub fn needing(
+        mut self,
+        tool: ToolName,
+        needs: impl Fn(&Value) -> Result<Vec<Capability>, InputProblem> + Send + Sync + 'static,
+    ) -> Self {
+        self.needs.insert(tool, Arc::new(needs));
+        self
+    }
+
     /// Adds an entry that is listed and never called.
     pub fn list(mut self, declared: ToolDeclaration) -> Self {
         self.declarations.push(declared);
@@ -220,7 +261,7 @@ impl Packs {
     /// Checks all of it together.
     pub fn build(self) -> Result<Registry, Violations> {
         let manifest = Arc::new(Manifest::from_declarations(self.declarations)?);
-        let mut executors = self.executors;
+        let (mut executors, mut needs) = (self.executors, self.needs);
         let mut tools = HashMap::new();
         for contract in manifest.entries() {
             let schema = contract.input_schema.as_ref().map(Schema::compile).transpose();
@@ -233,9 +274,10 @@ impl Packs {
                 )
             })?;
             let executor = executors.remove(&contract.name);
+            let needs = needs.remove(&contract.name);
             let contract = Arc::new(contract.clone());
-            tools
-                .insert(contract.name.clone(), Arc::new(Tool { contract, input_schema, executor }));
+            let tool = Tool { contract: Arc::clone(&contract), input_schema, executor, needs };
+            tools.insert(contract.name.clone(), Arc::new(tool));
         }
         Ok(Registry { manifest, tools })
     }

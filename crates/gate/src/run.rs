@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tollgate_contract::{
     Error, SideEffect,
-    error::{Cancelled, Internal, Timeout},
+    error::{Internal, Timeout},
     event::Event,
     text::hex,
 };
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long an executor whose time is over may take to end by itself.
-const TIDY_UP: Duration = Duration::from_millis(100);
+pub(crate) const TIDY_UP: Duration = Duration::from_millis(100);
 
 /// A call that ran, and what its executor gave.
 pub(crate) struct Ran {
@@ -39,6 +39,7 @@ impl Ready {
         contract.side_effect != SideEffect::None
             || contract.cost_effect != tollgate_contract::CostEffect::None
             || self.claim.is_some()
+            || self.approval.is_some()
     }
 }
 
@@ -46,7 +47,7 @@ impl Arrived {
     /// Writes the start where it must be on disk first. A caller who has left by now starts nothing.
     pub(crate) async fn start(&self, ready: &Ready) -> Result<(), Error> {
         if self.cancelled.is_cancelled() {
-            return Err(Cancelled::new(ready.tool.contract.name.clone()).into());
+            return Err(self.stopped(ready.tool.contract.name.clone()));
         }
         if !ready.starts_on_disk() {
             return Ok(());
@@ -61,7 +62,19 @@ impl Arrived {
         if let Some((claim, _)) = &ready.claim {
             beside.push(claim.started(call, run, now));
         }
-        self.gate.append(Batch { events: vec![started], beside }).await?;
+        let mut batch = Batch { events: vec![started], beside };
+        let Some(approval) = &ready.approval else {
+            self.gate.append(batch).await?;
+            return Ok(());
+        };
+        // The yes is used up by the very commit that starts the call.
+        let _turn = self.gate.changing.lock().await;
+        let used = self.gate.used(approval.id, call);
+        let with = self.gate.consents.written(&used, now)?;
+        batch.events.extend(with.events);
+        batch.beside.extend(with.beside);
+        self.gate.append(batch).await?;
+        self.gate.consents.apply(&used);
         Ok(())
     }
 
@@ -101,6 +114,7 @@ impl Arrived {
             manifest: self.gate.registry.manifest().clone(),
             clock: self.gate.clock.clone(),
             usage: Arc::clone(&ready.held.usage),
+            gate: Arc::clone(&self.gate),
         };
         let cancelled = context.cancelled.clone();
         let admitted = Admitted { input: self.call.input.clone(), context };
@@ -125,7 +139,7 @@ impl Arrived {
                 (Timeout::new(name(), after).into(), TIDY_UP)
             }
             () = self.cancelled.cancelled() => {
-                (Cancelled::new(name()).into(), self.gate.settings.cancel_grace)
+                (self.stopped(name()), self.gate.settings.cancel_grace)
             }
         };
         cancelled.cancel();
@@ -138,11 +152,13 @@ impl Arrived {
             Ok(Ok(done)) => done,
             Ok(Err(_)) => Err(stopped(why)),
             Err(_) => {
-                // It blocks its thread. Its caller is answered; its name stays taken until it ends.
+                // It blocks its thread. Its caller is answered; its name stays taken until it ends, and it
+                // is among the calls under way until then.
                 let turn = ready.claim.as_ref().map(|(_, turn)| Arc::clone(turn));
+                let place = self.place.clone();
                 tokio::spawn(async move {
                     let _ = work.await;
-                    drop(turn);
+                    drop((turn, place));
                 });
                 Err(stopped(why))
             }

@@ -163,7 +163,9 @@ fn an_effect_never_happens_twice_and_nothing_that_was_acknowledged_is_lost() {
         for name in before.keys() {
             match gate.call(call(&gate, &key, name), CallOptions::default()).await {
                 Ok(result) => assert!(result.replayed, "{name} ran again"),
-                Err(failure) => assert_eq!(failure.code(), ErrorCode::OutcomeUnknown, "{name}"),
+                Err(failure) => {
+                    assert_eq!(failure.code(), Some(ErrorCode::OutcomeUnknown), "{name}")
+                }
             }
         }
         for (name, id) in &acknowledged {

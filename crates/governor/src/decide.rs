@@ -334,6 +334,7 @@ impl Governor {
         if let Some(halt) = self.halts.iter().find(|halt| match &halt.target {
             Target::All => true,
             Target::Agent(agent) => **agent == *intent.agent_id,
+            Target::Key(key) => **key == *asker.key,
             Target::Identity(halted) => Some(&**halted) == identity,
             Target::Workload(workload) => **workload == *intent.workload_id,
             Target::Scope(scope) => **scope == *intent.scope_id,

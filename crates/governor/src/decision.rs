@@ -156,6 +156,7 @@ impl fmt::Display for Target {
         match self {
             Self::All => f.write_str("everything"),
             Self::Agent(name) => write!(f, "the agent {name}"),
+            Self::Key(id) => write!(f, "the key {id}"),
             Self::Identity(name) => write!(f, "the identity {name}"),
             Self::Workload(name) => write!(f, "the work {name}"),
             Self::Scope(name) => write!(f, "the scope {name}"),

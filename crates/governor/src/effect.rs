@@ -486,6 +486,8 @@ pub enum Target {
     All,
     /// An agent.
     Agent(Arc<str>),
+    /// An API key, by its id.
+    Key(Arc<str>),
     /// A credential, by its pseudonym.
     Identity(Arc<str>),
     /// A kind of work, or a tool.

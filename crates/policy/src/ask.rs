@@ -23,6 +23,9 @@ pub struct AskRule {
     /// What the person who answers should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// How many different keys must say yes, where it is more than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<u8>,
 }
 
 impl AskRule {
@@ -43,19 +46,26 @@ struct RawAskRule {
     side_effect: Option<SideEffect>,
     input: Option<Condition>,
     reason: Option<String>,
+    approvers: Option<u8>,
 }
+
+/// The most people that an entry may want.
+const MOST_APPROVERS: u8 = 5;
 
 impl TryFrom<RawAskRule> for AskRule {
     type Error = &'static str;
 
     fn try_from(raw: RawAskRule) -> Result<Self, Self::Error> {
-        let RawAskRule { tool, permission, side_effect, input, reason } = raw;
+        let RawAskRule { tool, permission, side_effect, input, reason, approvers } = raw;
         if tool.is_none() && permission.is_none() && side_effect.is_none() && input.is_none() {
             return Err(
                 "an `ask` entry needs at least one of `tool`, `permission`, `sideEffect` and `input`",
             );
         }
-        Ok(Self { tool, permission, side_effect, input, reason })
+        if approvers.is_some_and(|number| !(1..=MOST_APPROVERS).contains(&number)) {
+            return Err("`approvers` is a number from 1 to 5");
+        }
+        Ok(Self { tool, permission, side_effect, input, reason, approvers })
     }
 }
 

@@ -17,6 +17,7 @@ use tollgate_contract::{
 };
 
 use crate::{
+    ask::AskRule,
     guardrail::{self, Violated},
     layers::Layers,
     preflight::needs_key,
@@ -331,29 +332,39 @@ pub fn check_trade(
     record(explain, facts, refusal)
 }
 
-/// Does a layer want a person to answer first?
-pub fn check_approval(
+/// The entries that want a person to answer first; none where nobody need be asked.
+pub fn asks(tool: &ContractTool, input: &Value, layers: &Layers) -> Vec<AskMatch> {
+    let of = |layer: Layer, at: usize, rule: &AskRule| AskMatch {
+        layer,
+        index: at,
+        reason: rule.reason.as_deref().map(Clean::new),
+        approvers: rule.approvers.unwrap_or(1),
+    };
+    let mut matched = Vec::new();
+    for (layer, policy) in layers.iter() {
+        let rules = policy.ask.iter().enumerate();
+        matched.extend(
+            rules
+                .filter(|(_, rule)| rule.matches(tool, input))
+                .map(|(at, rule)| of(layer, at, rule)),
+        );
+    }
+    matched
+}
+
+/// Must a person answer first?
+fn check_approval(
     tool: &ContractTool,
     input: &Value,
     layers: &Layers,
     explain: &mut Explain,
 ) -> bool {
-    let matched: Vec<AskMatch> = layers
-        .iter()
-        .flat_map(|(layer, policy)| {
-            policy.ask.iter().enumerate().filter(|(_, rule)| rule.matches(tool, input)).map(
-                move |(index, rule)| AskMatch {
-                    layer,
-                    index,
-                    reason: rule.reason.as_deref().map(Clean::new),
-                },
-            )
-        })
-        .collect();
-    let Some(first) = matched.first().map(|found| found.layer) else {
-        explain.pass(Facts::Approval { matched });
-        return false;
-    };
-    explain.ask(Some(first), Facts::Approval { matched });
-    true
+    let matched = asks(tool, input, layers);
+    let layer = matched.first().map(|found| found.layer);
+    let facts = Facts::Approval { matched, approval: None };
+    match layer {
+        None => explain.pass(facts),
+        Some(layer) => explain.ask(Some(layer), facts),
+    }
+    layer.is_some()
 }

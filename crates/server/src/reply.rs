@@ -39,6 +39,10 @@ impl<T> Reply<T> {
         Self { status: StatusCode::CREATED, ..Self::ok(body) }
     }
 
+    pub(crate) fn accepted(body: T) -> Self {
+        Self { status: StatusCode::ACCEPTED, ..Self::ok(body) }
+    }
+
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((HeaderName::from_static(name), value.into()));
         self

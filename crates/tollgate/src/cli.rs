@@ -92,7 +92,7 @@ pub(crate) enum Command {
         gate: GateArgs,
     },
 
-    /// Stop everything, or one agent, identity, workload, scope or pool.
+    /// Stop everything, or one agent, key, tool, identity, workload, scope or pool.
     #[command(
         after_help = "Examples:\n  tollgate halt\n  tollgate halt --agent crawler-01 --reason 'it loops'"
     )]
@@ -101,6 +101,34 @@ pub(crate) enum Command {
     /// Let go on what was halted.
     #[command(after_help = "Examples:\n  tollgate resume\n  tollgate resume --agent crawler-01")]
     Resume(HaltArgs),
+
+    /// Answer what waits for a person: calls that a policy asks about, and capabilities that were asked for.
+    #[command(
+        after_help = "On a terminal it shows one after the other and asks; with an id it answers that one.\n\nExamples:\n  tollgate approve\n  tollgate approve --list\n  tollgate approve apr_0198c1d2e3f405162738495a6b7c8d9e --deny --reason 'not today'"
+    )]
+    Approve(ApproveArgs),
+
+    /// Grant a capability, such as one host of the network, to a session or a key.
+    #[command(
+        after_help = "net is the network, net:<host> one host, net:*.<domain> the hosts below a domain.\n\nExamples:\n  tollgate grant net:huggingface.co --session s1 --for 1h\n  tollgate grant 'net:*.example.com' --key agent --for 7d"
+    )]
+    Grant(GrantArgs),
+
+    /// Withdraw a grant.
+    #[command(after_help = "Example:\n  tollgate revoke cap_0198c1d2e3f405162738495a6b7c8d9e")]
+    Revoke(RevokeArgs),
+
+    /// Ask for a capability; a person answers.
+    #[command(
+        after_help = "Example:\n  tollgate request net:huggingface.co --session s1 --reason 'model cards'"
+    )]
+    Request(RequestArgs),
+
+    /// List the capabilities that are granted, and those that wait.
+    #[command(
+        after_help = "Examples:\n  tollgate capabilities\n  tollgate capabilities --session s1 --json"
+    )]
+    Capabilities(CapabilitiesArgs),
 
     /// Call a tool through the gate.
     #[command(
@@ -213,6 +241,11 @@ impl Command {
             }
             Self::Halt(_) => "halt",
             Self::Resume(_) => "resume",
+            Self::Approve(_) => "approve",
+            Self::Grant(_) => "grant",
+            Self::Revoke(_) => "revoke",
+            Self::Request(_) => "request",
+            Self::Capabilities(_) => "capabilities",
             Self::Call(_) => "call",
             Self::Agent(_) => "agent",
             Self::Replay(_) => "replay",
@@ -413,6 +446,14 @@ pub(crate) struct HaltArgs {
     #[arg(long, value_name = "ID", group = "what")]
     pub(crate) agent: Option<String>,
 
+    /// Only this API key, by its id or its name.
+    #[arg(long, value_name = "KEY", group = "what")]
+    pub(crate) key: Option<String>,
+
+    /// Only this tool.
+    #[arg(long, value_name = "NAME", group = "what")]
+    pub(crate) tool: Option<String>,
+
     /// Only this credential.
     #[arg(long, value_name = "ID", group = "what")]
     pub(crate) identity: Option<String>,
@@ -432,6 +473,102 @@ pub(crate) struct HaltArgs {
     /// Why, for whoever asks later.
     #[arg(long)]
     pub(crate) reason: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// The one to answer.
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+
+    /// Say no.
+    #[arg(long, requires = "id")]
+    pub(crate) deny: bool,
+
+    /// Why; whoever asked is told.
+    #[arg(long, requires = "id")]
+    pub(crate) reason: Option<String>,
+
+    /// For how long a capability is granted: 90s, 15m, 12h, 30d [default: 1h].
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) lasts: Option<String>,
+
+    /// Only list what waits.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) list: bool,
+
+    /// List what was answered lately too.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GrantArgs {
+    /// net, net:<host> or net:*.<domain>.
+    pub(crate) capability: String,
+
+    /// To this session.
+    #[arg(long, required_unless_present = "key")]
+    pub(crate) session: Option<String>,
+
+    /// To this key, by its id or its name.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+
+    /// For how long: 90s, 15m, 12h, 30d [default: until it is withdrawn].
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) lasts: Option<String>,
+
+    /// Why.
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// The grant, as `tollgate capabilities` names it.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RequestArgs {
+    /// net, net:<host> or net:*.<domain>.
+    pub(crate) capability: String,
+
+    /// For this session [default: for the key].
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+
+    /// What it is for; whoever answers is told.
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CapabilitiesArgs {
+    /// Only what counts in this session.
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+
+    /// Only what counts for this key, by its id or its name.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
 
     #[command(flatten)]
     pub(crate) gate: GateArgs,
@@ -628,9 +765,13 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,
 
-    /// How long it may wait for room in its pools: 10s, 2m.
+    /// How long it may wait for room in its pools, and for a person's answer: 10s, 2m.
     #[arg(long, value_name = "TIME")]
     pub(crate) wait: Option<String>,
+
+    /// The approval that it comes back with. Without one it is found by the call itself.
+    #[arg(long, value_name = "ID")]
+    pub(crate) approval: Option<String>,
 
     /// The same key with the same input runs once, and gives the same result again for 24 hours.
     #[arg(long, value_name = "KEY")]

@@ -8,6 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tollgate_contract::Capability;
+use tollgate_gate::ConsentSettings;
 use tollgate_governor::{
     GovernorConfig, Per, PoolConfig, RouteConfig, RuleConfig, Settings as GovernorSettings,
     duration,
@@ -25,6 +27,9 @@ pub(crate) const USUAL_FILE: &str = "tollgate.toml";
 pub(crate) const USUAL_DATA: &str = ".tollgate";
 /// Where the gate listens when nothing is said.
 pub(crate) const USUAL_LISTEN: &str = "127.0.0.1:8090";
+
+/// The longest that something may wait for a person: 30 days.
+const LONGEST_WAIT_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 
 /// Events that are never retired.
 const FOREVER: &str = "forever";
@@ -60,6 +65,28 @@ pub(crate) struct Config {
     /// Where webhooks may go.
     #[serde(default)]
     pub(crate) webhooks: WebhookSettings,
+    /// How people are asked.
+    #[serde(default)]
+    pub(crate) approvals: ApprovalSettings,
+    /// What the network is for those who may use it.
+    #[serde(default)]
+    pub(crate) net: NetSettings,
+}
+
+/// How people are asked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ApprovalSettings {
+    /// How long something waits for an answer, and how long a yes can be used.
+    pub(crate) answer_within: Option<String>,
+}
+
+/// What the network is for those who may use it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NetSettings {
+    /// Hosts that the capability `net` reaches: `example.com`, `*.example.com`. All of them without a list.
+    pub(crate) allow: Option<Vec<String>>,
 }
 
 /// A provider that is asked for its own count.
@@ -194,6 +221,21 @@ impl Config {
                 return Err(PolicyError::of("daemon.allowed_origins", problem));
             }
         }
+        if let Some(text) = &config.approvals.answer_within {
+            let wrong = |problem: &str| PolicyError::of("approvals.answer_within", problem);
+            match duration(text) {
+                Err(problem) => return Err(wrong(&problem)),
+                Ok(ms) if !(1000..=LONGEST_WAIT_MS).contains(&ms) => {
+                    return Err(wrong("is from 1s to 30d"));
+                }
+                Ok(_) => {}
+            }
+        }
+        for entry in config.net.allow.iter().flatten() {
+            if let Err(error) = Capability::parse(&format!("net:{entry}")) {
+                return Err(PolicyError::of("net.allow", &error.to_string()));
+            }
+        }
         if config.webhooks.allowed_hosts.iter().any(|host| !is_host(host)) {
             let problem =
                 "is the name of a host, such as hooks.example, without a scheme or a path";
@@ -245,6 +287,21 @@ impl Config {
         let (pools, routes) = (self.pools.clone(), self.routes.clone());
         let (rules, governor) = (self.rules.clone(), self.governor.clone());
         GovernorConfig { pools, routes, rules, governor }.or_usual()
+    }
+
+    /// How people are asked, and what the network is.
+    pub(crate) fn consent(&self) -> ConsentSettings {
+        let usual = ConsentSettings::default();
+        let within = self.approvals.answer_within.as_deref().and_then(|text| duration(text).ok());
+        let allowed = |list: &Vec<String>| {
+            list.iter()
+                .filter_map(|entry| Capability::parse(&format!("net:{entry}")).ok())
+                .collect()
+        };
+        ConsentSettings {
+            answer_within_ms: within.unwrap_or(usual.answer_within_ms),
+            net_allowlist: self.net.allow.as_ref().map(allowed),
+        }
     }
 
     /// What the ledger promises. Where real money is at stake every commit waits for the disk.

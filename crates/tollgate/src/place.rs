@@ -18,8 +18,6 @@ use crate::{
 pub(crate) const ADDRESS: &str = "address";
 /// The file that holds the key of the person who runs the gate.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
-/// The file that holds the key that `tollgate agent` uses.
-pub(crate) const AGENT_KEY: &str = "agent.key";
 
 /// Where the data is.
 #[derive(Debug, Clone, Default, Args)]

@@ -205,9 +205,9 @@ problems! {
     operator: e.caller();
 
     /// A capability is needed that was not granted.
-    CapabilityMissing { tool: ToolName, capability: Quoted }
-    |e| format!("`{}` needs the capability {}; ask for it with `request_permission` or have it granted", e.tool, e.capability);
-    operator: format!("{}; `tollgate grant` gives it", e.caller());
+    CapabilityMissing { tool: ToolName, capability: Quoted, grant: Clean }
+    |e| format!("`{}` needs the capability {}, which was not granted; ask for it with `tollgate request {}` or `POST /v1/capabilities/requests`, or have a person run `{}`", e.tool, e.capability, e.capability.as_str(), e.grant);
+    operator: e.caller();
 
     /// A person said no, or did not answer in time.
     ApprovalDenied { tool: ToolName, approval: ApprovalId, problem: Clean }

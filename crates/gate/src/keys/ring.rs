@@ -123,6 +123,11 @@ impl Principal {
         self.held().map(|held| &held.record.claims)
     }
 
+    /// The key that it counts as: a token is its key.
+    pub fn account(&self) -> Option<KeyId> {
+        self.record().map(|record| record.parent.unwrap_or(record.key_id))
+    }
+
     /// Passes if it has a key that counts, whatever it is for.
     pub fn require_key(&self) -> Result<&KeyRecord, Error> {
         match &self.0 {
@@ -162,7 +167,8 @@ fn askers(record: &KeyRecord) -> (Arc<Asker>, Arc<Asker>) {
     let claims = &record.claims;
     let own = Asker {
         account: account.into(),
-        key: record.key_id.to_string().into(),
+        // A token is its key.
+        key: record.parent.unwrap_or(record.key_id).to_string().into(),
         is_keyless: false,
         agents: claims.agents.clone().into(),
         identities: claims.identities.clone().into(),

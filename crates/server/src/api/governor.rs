@@ -7,8 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
-use tollgate_contract::{Error, KeyScope, error::Internal};
-use tollgate_gate::{HaltTarget, PoolReading, Principal, rfc3339};
+use tollgate_contract::{
+    Error, KeyScope,
+    error::{Internal, NotFound},
+    id::KeyId,
+};
+use tollgate_gate::{Gate, HaltDone, HaltTarget, MetCall, PoolReading, Principal, rfc3339};
 use tollgate_governor::{Halt, Named, Target, Window};
 
 use crate::{
@@ -177,6 +181,14 @@ struct What {
     #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = 200))]
     agent: Option<String>,
+    /// An API key, by its id or its name.
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
+    key: Option<String>,
+    /// A tool.
+    #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
+    tool: Option<String>,
     /// A credential.
     #[serde(deserialize_with = "said", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = 200))]
@@ -210,6 +222,10 @@ struct Halted {
     changed: bool,
     /// All that is stopped now.
     halts: Vec<HaltShown>,
+    /// Calls that were under way and were stopped.
+    stopped: Vec<MetCall>,
+    /// Calls that were under way and would not stop.
+    not_stopped: Vec<MetCall>,
 }
 
 /// Something that is stopped.
@@ -366,7 +382,7 @@ async fn reload(ask: Ask<Nothing, Nothing>) -> Result<Reply<Reloaded>, Failed> {
 }
 
 async fn halts(ask: Ask<Nothing, Nothing>) -> Result<Reply<Halted>, Failed> {
-    Ok(Reply::ok(Halted { changed: false, halts: shown(&ask.app.gate) }))
+    Ok(Reply::ok(Halted::now(&ask.app.gate, HaltDone::default())))
 }
 
 fn shown(gate: &tollgate_gate::Gate) -> Vec<HaltShown> {
@@ -374,6 +390,10 @@ fn shown(gate: &tollgate_gate::Gate) -> Vec<HaltShown> {
     let word = |target: &Target| match target {
         Target::All => "all".to_owned(),
         Target::Agent(name) => format!("agent:{name}"),
+        Target::Key(id) => {
+            let named = KeyId::parse(id).ok().and_then(|id| gate.key(id).ok());
+            format!("key:{}", named.map_or(id.to_string(), |key| key.name))
+        }
         Target::Identity(pseudonym) => {
             let name = governing.identity_name(pseudonym);
             format!("identity:{}", name.unwrap_or_else(|| pseudonym.to_string()))
@@ -390,42 +410,89 @@ fn shown(gate: &tollgate_gate::Gate) -> Vec<HaltShown> {
     governing.halts().into_iter().map(shown).collect()
 }
 
+impl Halted {
+    fn now(gate: &Gate, done: HaltDone) -> Self {
+        let HaltDone { changed, stopped, not_stopped } = done;
+        Self { changed, halts: shown(gate), stopped, not_stopped }
+    }
+}
+
 async fn halt(ask: Ask<Nothing, Json<What>>, resumes: bool) -> Result<Reply<Halted>, Failed> {
-    let What { agent, identity, workload, scope, pool, reason } = ask.body.0;
+    let (app, principal) = (ask.app, ask.principal);
+    let (target, reason) = target(&app.gate, ask.body.0, resumes)?;
+    let gate = &app.gate;
+    let done = if resumes {
+        let changed = gate.governing().halt(target, by(&principal), reason, true).await?;
+        HaltDone { changed, ..HaltDone::default() }
+    } else {
+        gate.halt(target, by(&principal), reason).await?
+    };
+    Ok(Reply::ok(Halted::now(gate, done)))
+}
+
+/// What is meant, and why.
+fn target(gate: &Gate, what: What, resumes: bool) -> Result<(HaltTarget, Option<String>), Error> {
+    let What { agent, key, tool, identity, workload, scope, pool, reason } = what;
     let named = [
-        ("agent", &agent),
-        ("identity", &identity),
-        ("workload", &workload),
-        ("scope", &scope),
-        ("pool", &pool),
+        ("agent", agent),
+        ("key", key),
+        ("tool", tool),
+        ("identity", identity),
+        ("workload", workload),
+        ("scope", scope),
+        ("pool", pool),
     ];
-    if named.iter().filter(|(_, name)| name.is_some()).count() > 1 {
-        return Err(refuse("one thing at a time: name one of agent, identity, workload, scope, pool, or none for everything").into());
-    }
-    for (what, text) in named {
-        let Some(text) = text else { continue };
-        name(what, text)?;
-        ask.app.gate.governing().check_name(what, text)?;
-    }
     if let Some(reason) = &reason {
         name("reason", reason)?;
     }
-    let governing = ask.app.gate.governing();
-    if let Some(pool) = &pool
-        && governing.setup().by_id(pool).is_none()
-        && !resumes
-    {
-        return Err(refuse("there is no such pool; `tollgate pools` lists them").into());
-    }
-    let target = match (agent, identity, workload, scope, pool) {
-        (Some(name), ..) => HaltTarget::Target(Target::Agent(name.into())),
-        (_, Some(name), ..) => HaltTarget::IdentityNamed(name),
-        (_, _, Some(name), ..) => HaltTarget::Target(Target::Workload(name.into())),
-        (_, _, _, Some(name), _) => HaltTarget::Target(Target::Scope(name.into())),
-        (.., Some(name)) => HaltTarget::Target(Target::Pool(name.into())),
-        _ => HaltTarget::Target(Target::All),
-    };
     let reason = reason.map(|text| tollgate_contract::redact::redact_text(&text).into_owned());
-    let changed = governing.halt(target, by(&ask.principal), reason, resumes).await?;
-    Ok(Reply::ok(Halted { changed, halts: shown(&ask.app.gate) }))
+    let mut given = named.into_iter().filter_map(|(kind, text)| Some((kind, text?)));
+    let Some((kind, text)) = given.next() else {
+        return Ok((HaltTarget::Target(Target::All), reason));
+    };
+    if given.next().is_some() {
+        return Err(refuse(
+            "one thing at a time: name one of agent, key, tool, identity, workload, scope, pool, or none for everything",
+        ));
+    }
+    name(kind, &text)?;
+    let governing = gate.governing();
+    governing.check_name(kind, &text)?;
+    let target = match kind {
+        "agent" => Target::Agent(text.into()),
+        "key" => Target::Key(key_named(gate, &text)?.to_string().into()),
+        "tool" => {
+            // A name that is no tool would stop nothing, and nobody would notice.
+            let tool = gate.manifest().resolve(&text)?;
+            Target::Workload(tool.name.as_str().into())
+        }
+        "identity" => return Ok((HaltTarget::IdentityNamed(text), reason)),
+        "workload" => Target::Workload(text.into()),
+        "scope" => Target::Scope(text.into()),
+        _ => {
+            if governing.setup().by_id(&text).is_none() && !resumes {
+                return Err(refuse("there is no such pool; `tollgate pools` lists them"));
+            }
+            Target::Pool(text.into())
+        }
+    };
+    Ok((HaltTarget::Target(target), reason))
+}
+
+/// The key that goes by this id or name.
+pub(super) fn key_named(gate: &Gate, text: &str) -> Result<KeyId, Error> {
+    if let Ok(id) = KeyId::parse(text) {
+        return gate.key(id).map(|key| key.parent.unwrap_or(id));
+    }
+    let now = gate.clock().now_ms();
+    let keys = gate.keys();
+    let mut named = keys
+        .iter()
+        .map(|(key, _)| key)
+        .filter(|key| key.name == text && !key.is_token() && key.is_active(now));
+    match (named.next(), named.next()) {
+        (Some(only), None) => Ok(only.key_id),
+        (None, _) => Err(NotFound::new("key", text.to_owned()).into()),
+        _ => Err(refuse("several keys have this name; use the id that `tollgate key list` shows")),
+    }
 }

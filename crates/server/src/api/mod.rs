@@ -1,6 +1,8 @@
 //! What each route does, one file for each part of the API.
 
+mod approvals;
 mod calls;
+mod capabilities;
 mod contracts;
 mod events;
 mod forecast;
@@ -24,6 +26,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(contracts::endpoints());
     all.extend(tools::endpoints());
     all.extend(calls::endpoints());
+    all.extend(approvals::endpoints());
+    all.extend(capabilities::endpoints());
     all.extend(events::endpoints());
     all.extend(intents::endpoints());
     all.extend(governor::endpoints());

@@ -14,12 +14,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tollgate_contract::{Call, Caller, Error, Mode, Surface, Urgency};
+use tollgate_consent::ItemState;
+use tollgate_contract::{Call, Caller, Error, Mode, Surface, Urgency, id::ApprovalId};
 use tollgate_gate::{
-    CallFailure, CallOptions, RunEvent, ToolCallResult, WrittenVerdict, check_call,
+    CallFailure, CallOptions, RunEvent, ToolCallResult, Unfinished, Waits, WrittenVerdict,
+    check_call,
 };
 use tollgate_policy::Policy;
 
+use super::approvals::ItemShown;
 use crate::{
     endpoint::{Access, Ask, Endpoint, Json, Nothing, endpoint},
     reply::{Failed, Reply},
@@ -43,7 +46,7 @@ struct NewCall {
     #[serde(default)]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$"))]
     session: Option<String>,
-    /// How many seconds it may wait for room; not at all unless said otherwise.
+    /// How many seconds it may wait for room, and for a person's answer; not at all unless said otherwise.
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
     wait: Option<u64>,
@@ -51,6 +54,10 @@ struct NewCall {
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_ms: Option<u64>,
+    /// The approval that it comes back with, where a person was asked before.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^apr_[0-9a-f]{32}$"))]
+    approval: Option<String>,
     /// A policy for this call alone. It can only narrow.
     #[serde(default)]
     policy: Option<serde_json::Map<String, Value>>,
@@ -80,6 +87,21 @@ struct Called {
     verdict: WrittenVerdict,
 }
 
+/// A call that waits for a person: ask again with the approval's name once it is answered.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WaitsForPerson {
+    /// The run.
+    run_id: String,
+    /// The call.
+    call_id: String,
+    /// What the person was asked.
+    approval: ItemShown,
+    /// The gate's answer, with every step.
+    #[schemars(with = "Value")]
+    verdict: WrittenVerdict,
+}
+
 impl From<ToolCallResult> for Called {
     fn from(result: ToolCallResult) -> Self {
         Self {
@@ -99,7 +121,9 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         endpoint(Method::POST, "/v1/tools/{name}/call", "callTool", "Call a tool", Access::Gate)
             .idempotent()
-            .serve(200, "What the tool gave", call),
+            .gives::<WaitsForPerson>(202, "A person must answer first")
+            .gives::<Called>(200, "What the tool gave")
+            .serve_raw(call),
         endpoint(
             Method::POST,
             "/v1/tools/{name}/stream",
@@ -146,9 +170,11 @@ fn read(ask: AskCall) -> Result<(AskedCall, CallOptions), Failed> {
         idempotency_key,
     };
     check_call(&call)?;
+    let approval = body.approval.as_deref().map(ApprovalId::parse).transpose();
+    let approval = approval.map_err(|_| refuse("`approval` is a name such as apr_…"))?;
     let timeout = body.timeout_ms.map(Duration::from_millis);
     let wait = Duration::from_secs(body.wait.unwrap_or(0));
-    let options = CallOptions { policy, timeout, wait, ..CallOptions::default() };
+    let options = CallOptions { policy, timeout, wait, approval, ..CallOptions::default() };
     Ok((AskedCall { app: ask.app, call, has_key: ask.principal.key().is_some() }, options))
 }
 
@@ -158,16 +184,34 @@ struct AskedCall {
     has_key: bool,
 }
 
-async fn call(ask: AskCall) -> Result<Reply<Called>, Failed> {
+async fn call(ask: AskCall) -> Result<Response, Failed> {
     let (asked, options) = read(ask)?;
-    match asked.app.gate.call(asked.call, options).await {
+    answered(asked.app.gate.call(asked.call, options).await)
+}
+
+/// What became of a call, as it is answered.
+fn answered(ended: Result<ToolCallResult, Box<Unfinished>>) -> Result<Response, Failed> {
+    match ended.map_err(|unfinished| *unfinished) {
         Ok(result) => {
             let replayed = result.replayed;
             let reply = Reply::ok(Called::from(result));
-            Ok(if replayed { reply.header("idempotency-replayed", "true") } else { reply })
+            let reply = if replayed { reply.header("idempotency-replayed", "true") } else { reply };
+            Ok(reply.response())
         }
-        Err(failure) => Err(failed(*failure)),
+        Err(Unfinished::Waits(waits)) => Ok(waiting(waits).response()),
+        Err(Unfinished::Failed(failure)) => Err(failed(failure)),
     }
+}
+
+fn waiting(waits: Waits) -> Reply<WaitsForPerson> {
+    let where_to = format!("/v1/approvals/{}", waits.item.asked.id);
+    let body = WaitsForPerson {
+        run_id: waits.run_id.to_string(),
+        call_id: waits.call_id.to_string(),
+        approval: ItemShown::new(&waits.item, ItemState::Pending),
+        verdict: waits.verdict,
+    };
+    Reply::accepted(body).header("location", where_to).header("retry-after", "2")
 }
 
 fn failed(failure: CallFailure) -> Failed {
@@ -183,10 +227,7 @@ async fn streamed(ask: AskCall) -> Result<Response, Failed> {
     let (asked, mut options) = read(ask)?;
     if !asked.has_key {
         // Without a key there is no run to stream; the refusal is recorded, and has its status.
-        return match asked.app.gate.call(asked.call, options).await {
-            Ok(result) => Ok(Reply::ok(Called::from(result)).response()),
-            Err(failure) => Err(failed(*failure)),
-        };
+        return answered(asked.app.gate.call(asked.call, options).await);
     }
     let (told, heard) = mpsc::unbounded_channel::<RunEvent>();
     let listener = told.clone();

@@ -2,19 +2,21 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tollgate_agent::{Recorder, Replayer, TraceFile};
-use tollgate_contract::{Secret, error::ErrorObject, text::for_terminal};
-use tollgate_gate::secret_file;
+use tollgate_contract::{error::ErrorObject, text::for_terminal};
 
-use super::{call::done, trace};
+use super::{
+    call::{done, waits},
+    own_key::AGENT,
+    trace,
+};
 use crate::{
     cli::AgentArgs,
     client::{self, Client},
     exit::Exit,
     output::{Failure, Output, note, write_out},
     part::Part,
-    place::{AGENT_KEY, GateArgs},
 };
 
 pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
@@ -28,6 +30,12 @@ pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
         let error: Option<ErrorObject> = serde_json::from_value(error.clone()).ok();
         let Some(error) = error else { return Ok(Exit::Failed) };
         return if args.stream_json { Ok(Exit::of(error.code)) } else { Err(Failure::of(error)) };
+    }
+    if let Some(approval) = last.get("approval") {
+        if !args.stream_json {
+            note(&waits(approval));
+        }
+        return Ok(Exit::Pending);
     }
     if args.stream_json {
         return Ok(Exit::Ok);
@@ -64,7 +72,10 @@ async fn live(args: &AgentArgs, input: &Value) -> Result<Value, Failure> {
     // A trace that cannot be written is found out before anything is called.
     let recorder = args.record_trace.as_deref().map(TraceFile::open).transpose();
     let mut recorder = recorder.map_err(Failure::new)?.map(Recorder::new);
-    let key = own_key(&args.gate).await?;
+    let Some(key) = AGENT.get(&args.gate).await? else {
+        return Err(Failure::new(tollgate_contract::error::MissingApiKey::new(None))
+            .with_help("set TOLLGATE_API_KEY, or name the data folder of a gate with --data"));
+    };
     let client = Client::new(&args.gate, Some(key))?;
     let mut body = client::call_body(input.clone());
     if let (Some(file), Some(body)) = (&args.policy, body.as_object_mut()) {
@@ -105,27 +116,4 @@ fn tell(args: &AgentArgs, event: &Value) {
     if args.stream_json {
         write_out(format!("{event}\n").as_bytes());
     }
-}
-
-/// The key that agents of this data folder use: never the admin's. It is made when it is first needed.
-async fn own_key(gate: &GateArgs) -> Result<Secret, Failure> {
-    if let Some(key) = gate.key_of(AGENT_KEY)? {
-        return Ok(key);
-    }
-    let Some(admin) = gate.key()? else {
-        return Err(Failure::new(tollgate_contract::error::MissingApiKey::new(None))
-            .with_help("set TOLLGATE_API_KEY, or name the data folder of a gate with --data"));
-    };
-    let admin = Client::new(gate, Some(admin))?;
-    let made = admin.post("/v1/keys", &json!({"name": "agent", "role": "agent"})).await?;
-    let file = gate.data.folder()?.join(AGENT_KEY);
-    let text = format!("{}\n", made.word("secret"));
-    let kept = secret_file::write_new(&file, text.as_bytes());
-    let kept =
-        kept.map_err(|error| Failure::bad_input(format!("cannot keep the agent's key: {error}")))?;
-    if !kept {
-        // Another agent was faster; there is one key for all of them.
-        admin.delete(&format!("/v1/keys/{}", made.part("key").word("id"))).await?;
-    }
-    gate.key_of(AGENT_KEY)?.ok_or_else(|| Failure::bad_input("the agent's key is gone".to_owned()))
 }

@@ -3,14 +3,19 @@
 use std::{fmt::Write, time::Duration};
 
 use serde_json::Value;
-use tollgate_contract::text::{Clean, for_terminal};
+use tollgate_contract::{
+    Secret,
+    text::{Clean, for_terminal},
+};
 
+use super::own_key::CLI;
 use crate::{
     cli::CallArgs,
     client::{self, Client},
     exit::Exit,
     output::{Failure, Output, note, wrap},
     part::Part,
+    place::GateArgs,
 };
 
 /// How much longer than the call itself its answer may take.
@@ -33,11 +38,14 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
         if let Some(text) = &args.wait {
             body.insert("wait".to_owned(), ((super::duration_ms(text)? + 999) / 1000).into());
         }
+        if let Some(id) = args.approval {
+            body.insert("approval".to_owned(), id.into());
+        }
         if let Some(ms) = timeout {
             body.insert("timeoutMs".to_owned(), ms.into());
         }
     }
-    let key = args.gate.key()?;
+    let key = client::wait(CLI.get(&args.gate))?;
     let client = match timeout.and_then(|ms| u64::try_from(ms).ok()) {
         // The gate itself keeps the time; this is for one that says nothing at all.
         Some(ms) => Client::with_patience(&args.gate, key, Duration::from_millis(ms) + LEEWAY)?,
@@ -46,6 +54,14 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
     let path = client::tool_path(&args.tool, "call");
     let key = args.idempotency_key.as_deref();
     let result = client::wait(client.post_once(&path, &body, key))?;
+    let approval = result.part("approval");
+    if !approval.is_null() && result.part("output").is_null() {
+        output.success(&result, String::new);
+        if !output.is_json() {
+            note(&waits(approval));
+        }
+        return Ok(Exit::Pending);
+    }
     if !result.part("callId").is_string() {
         return Err(Failure::interrupted(
             &args.gate.address()?,
@@ -60,6 +76,23 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
         note(&done(&result));
     }
     Ok(written)
+}
+
+/// What to do about a call that waits for a person.
+pub(super) fn waits(approval: &Value) -> String {
+    let id = Clean::new(approval.word("id"));
+    format!(
+        "… a person must answer first, until {}\n  to answer: tollgate approve {id}\n  then make the same call again, or wait for it with --wait",
+        Clean::new(approval.word("expiresAt"))
+    )
+}
+
+/// The key that calls from the command line are made with.
+pub(super) async fn own_key(gate: &GateArgs) -> Result<Secret, Failure> {
+    CLI.get(gate).await?.ok_or_else(|| {
+        Failure::new(tollgate_contract::error::MissingApiKey::new(None))
+            .with_help("set TOLLGATE_API_KEY, or name the data folder of a gate with --data")
+    })
 }
 
 /// One line about a call that was let through.

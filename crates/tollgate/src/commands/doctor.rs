@@ -9,9 +9,10 @@ use std::{
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate_gate::check_keys;
+use tollgate_gate::check_kept;
 use tollgate_ledger::Reader;
 
+use super::own_key::{AGENT, CLI};
 use crate::{
     cli::DoctorArgs,
     client::{Client, wait},
@@ -19,7 +20,7 @@ use crate::{
     exit::Exit,
     output::{Failure, Output, wrap},
     part::Part,
-    place::{ADMIN_KEY, AGENT_KEY, GateArgs},
+    place::{ADMIN_KEY, GateArgs},
 };
 
 /// One thing that was looked at.
@@ -70,8 +71,10 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
         checks.push(private(&data));
         checks.push(ledger(&data));
         checks.push(key_file("admin key", &data.join(ADMIN_KEY), true));
-        if data.join(AGENT_KEY).exists() {
-            checks.push(key_file("agent key", &data.join(AGENT_KEY), false));
+        for (name, own) in [("agent key", AGENT), ("cli key", CLI)] {
+            if data.join(own.file).exists() {
+                checks.push(key_file(name, &data.join(own.file), false));
+            }
         }
     } else {
         checks.push(Check::note(
@@ -133,7 +136,7 @@ fn key_file(name: &'static str, file: &Path, needed: bool) -> Check {
 fn ledger(data: &Path) -> Check {
     let looked = Reader::of_folder(data).and_then(|reader| {
         let verified = reader.verify(None)?;
-        let keys = if verified.broken.is_none() { check_keys(&reader)? } else { Vec::new() };
+        let keys = if verified.broken.is_none() { check_kept(&reader)? } else { Vec::new() };
         Ok((verified, keys))
     });
     match looked {

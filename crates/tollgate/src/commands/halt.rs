@@ -16,6 +16,8 @@ pub(crate) fn run(args: HaltArgs, resumes: bool, output: &Output) -> Result<Exit
     let mut body = Map::new();
     let texts = [
         ("agent", args.agent),
+        ("key", args.key),
+        ("tool", args.tool),
         ("identity", args.identity),
         ("workload", args.workload),
         ("scope", args.scope),
@@ -52,6 +54,11 @@ fn told(answer: &Value, resumes: bool) -> String {
         text.push_str(" Nothing is halted now.\n");
     } else {
         text.push_str(&format!(" Halted now: {}.\n", halts.join(", ")));
+    }
+    for (name, what) in [("stopped", "Stopped"), ("not_stopped", "Could not stop")] {
+        for call in answer.part(name).as_array().into_iter().flatten() {
+            text.push_str(&format!("{what}: {} ({})\n", call.word("tool"), call.word("callId")));
+        }
     }
     for_terminal(&text)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate_contract::{Quoted, text::Clean};
-use tollgate_gate::{check_keys, rfc3339};
+use tollgate_gate::{check_kept, rfc3339};
 use tollgate_ledger::{Broken, Head, LedgerError, Reader, StoredEvent, Verified};
 
 use crate::{
@@ -24,9 +24,9 @@ pub(crate) fn run(command: &LedgerCommand, output: &Output) -> Result<Exit, Fail
             let earlier = args.head.as_deref().map(head).transpose()?;
             let reader = open(&args.data)?;
             let verified = reader.verify(earlier).map_err(failed)?;
-            // A chain that cannot be read to its end says nothing about the keys.
+            // A chain that cannot be read to its end says nothing about keys and grants.
             let keys = match verified.broken {
-                None => check_keys(&reader).map_err(failed)?,
+                None => check_kept(&reader).map_err(failed)?,
                 Some(_) => Vec::new(),
             };
             let mut data = json!(verified);

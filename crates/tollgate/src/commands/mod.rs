@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod agent;
+mod approve;
 mod ask;
 mod call;
 mod completions;
@@ -8,12 +9,14 @@ mod describe;
 mod doctor;
 mod explain;
 mod forecast;
+mod grant;
 mod halt;
 mod hash;
 mod identities;
 mod init;
 mod key;
 mod ledger;
+mod own_key;
 mod policy;
 mod pools;
 mod redact;
@@ -51,6 +54,11 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Identities { command, gate } => identities::run(command, &gate, output),
         Command::Halt(args) => halt::run(args, false, output),
         Command::Resume(args) => halt::run(args, true, output),
+        Command::Approve(args) => approve::run(&args, output),
+        Command::Grant(args) => grant::grant(args, output),
+        Command::Revoke(args) => grant::revoke(&args, output),
+        Command::Request(args) => grant::request(args, output),
+        Command::Capabilities(args) => grant::capabilities(&args, output),
         Command::Call(args) => call::run(args, output),
         Command::Agent(args) => agent::run(&args, output),
         Command::Replay(args) => replay::run(&args, output),

@@ -118,6 +118,9 @@ async fn serve(
                 if let Err(error) = gate.governing().watch().await {
                     tracing::debug!(problem = %error.operator(), "forecasts are not watched now");
                 }
+                if let Err(error) = gate.expire_approvals().await {
+                    tracing::debug!(problem = %error.operator(), "what is over stays for now");
+                }
                 if changes.seen() {
                     let _ = reload(&gate, file.as_deref(), &config).await;
                 }
@@ -172,8 +175,12 @@ fn gate(
         settings.call_timeout = timeout;
     }
     let governor = config.governor_config();
-    let parts =
-        Parts { policies: config.policies(), governor, ..Parts::new(ledger, registry, settings) };
+    let parts = Parts {
+        policies: config.policies(),
+        governor,
+        consent: config.consent(),
+        ..Parts::new(ledger, registry, settings)
+    };
     Gate::open(parts).map_err(Failure::new)
 }
 
@@ -234,6 +241,7 @@ async fn apply_again(gate: &Gate, file: Option<&Path>, running: &Config) -> Resu
         return Err(problem.to_owned());
     }
     gate.apply_policies(config.policies()).await.map_err(|error| error.operator())?;
+    gate.apply_consent(config.consent());
     let governing = gate.governing();
     governing
         .reconfigure(config.governor_config(), serde_json::Map::new())

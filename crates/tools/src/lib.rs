@@ -4,6 +4,7 @@
 //! without a gate. [`pack`] wires them up for one.
 
 pub mod fs;
+pub mod http;
 pub mod manifest;
 pub mod system;
 pub mod workspace;

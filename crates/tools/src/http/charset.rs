@@ -16,9 +16,9 @@ pub(super) fn decoded(bytes: &[u8], said: Option<&str>, markup: bool, cut: bool)
         return encoding.decode_without_bom_handling(body).0.into_owned();
     }
     let said = said.and_then(|label| Encoding::for_label(label.as_bytes()));
-    let encoding =
-        said.or_else(|| markup.then(|| declared(bytes)).flatten())
-            .unwrap_or_else(|| if is_utf8(bytes, cut) { UTF_8 } else { WINDOWS_1252 });
+    let encoding = said
+        .or_else(|| markup.then(|| declared(bytes)).flatten())
+        .unwrap_or_else(|| if is_utf8(bytes, cut) { UTF_8 } else { WINDOWS_1252 });
     encoding.decode_without_bom_handling(bytes).0.into_owned()
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why an address is not one of the public internet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Special {
+pub enum Special {
     /// Of a machine or a private network. An operator may allow these.
     Private(&'static str),
     /// Of the machine's surroundings, where clouds hand out credentials, or of no host at all. Only a host
@@ -14,7 +14,7 @@ pub(crate) enum Special {
 
 impl Special {
     /// What kind of address it is, for a sentence.
-    pub(crate) fn what(self) -> &'static str {
+    pub fn what(self) -> &'static str {
         match self {
             Self::Private(what) | Self::Never(what) => what,
         }
@@ -22,7 +22,7 @@ impl Special {
 }
 
 /// What is special about an address, if it is not a public one.
-pub(crate) fn special(address: IpAddr) -> Option<Special> {
+pub fn special(address: IpAddr) -> Option<Special> {
     match address {
         IpAddr::V4(address) => special_v4(address),
         IpAddr::V6(address) => special_v6(address),

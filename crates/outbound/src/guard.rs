@@ -95,9 +95,8 @@ impl AddressGuard {
         let port = url.port_or_known_default().unwrap_or(443);
         let addresses: Vec<SocketAddr> = match host.ip {
             Some(ip) => vec![SocketAddr::new(ip, port)],
-            None => resolve(&host.name, port).await.map_err(|problem| Refused::Unresolved {
-                host: Quoted::new(&host.name),
-                problem: Clean::new(&problem),
+            None => resolve(&host.name, port, RESOLVE).await.map_err(|problem| {
+                Refused::Unresolved { host: Quoted::new(&host.name), problem: Clean::new(&problem) }
             })?,
         };
         self.check_addresses(&host, addresses.iter().map(SocketAddr::ip))?;
@@ -180,9 +179,9 @@ fn read(address: &str) -> Result<(Url, Host), Refused> {
     Ok((url, Host { name, ip }))
 }
 
-/// All that a name resolves to.
-async fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
-    let found = tokio::time::timeout(RESOLVE, tokio::net::lookup_host((name, port))).await;
+/// All that a name resolves to, asked once.
+pub async fn resolve(name: &str, port: u16, within: Duration) -> Result<Vec<SocketAddr>, String> {
+    let found = tokio::time::timeout(within, tokio::net::lookup_host((name, port))).await;
     let found: Vec<_> = match found {
         Err(_) => return Err("the name server did not answer in time".to_owned()),
         Ok(Err(error)) => return Err(error.to_string()),

@@ -2,11 +2,16 @@
 
 use std::{
     error::Error,
+    net::SocketAddr,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use reqwest::{ClientBuilder, Response, redirect::Policy};
+use reqwest::{
+    ClientBuilder, Response,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect::Policy,
+};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tollgate_contract::text::Clean;
@@ -38,6 +43,26 @@ pub(crate) fn builder(https: bool, timeout: Duration) -> Result<ClientBuilder, S
         .referer(false)
         .connect_timeout(CONNECT.min(timeout))
         .timeout(timeout))
+}
+
+/// What a client is built from that connects to these addresses and nowhere else, whatever name it is given: it
+/// has no other way to resolve one. An IP address in place of a name is connected to as it stands.
+pub fn pinned_client(
+    https: bool,
+    timeout: Duration,
+    addresses: Vec<SocketAddr>,
+) -> Result<ClientBuilder, String> {
+    Ok(builder(https, timeout)?.dns_resolver(Pinned(addresses)))
+}
+
+/// Resolves every name to what was checked before.
+struct Pinned(Vec<SocketAddr>);
+
+impl Resolve for Pinned {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
 }
 
 /// How to encrypt, and whose certificates to believe: those that the system believes. Reading them takes
@@ -80,7 +105,7 @@ pub(crate) async fn body(mut response: Response, most: usize) -> Result<Vec<u8>,
 }
 
 /// What went wrong, down to the cause, without the address: it may hold a token.
-pub(crate) fn problem(error: reqwest::Error) -> String {
+pub fn problem(error: reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer came in time".to_owned();
     }

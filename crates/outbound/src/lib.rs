@@ -3,7 +3,8 @@
 //! A [`Poller`] asks one provider again and again how much is left, and hands over what it says. [`Deliveries`]
 //! sends events to the addresses that users gave, signed, in order and at least once. Such an address
 //! goes through an [`AddressGuard`] first, so that nobody makes the gate knock on doors inside the operator's
-//! own network. Neither follows a redirect, takes a proxy from the environment or shows a token. Where events
+//! own network; what it is made of ([`special`], [`resolve`], [`pinned_client`]) serves others who connect to where
+//! somebody else says. Neither follows a redirect, takes a proxy from the environment or shows a token. Where events
 //! come from, where progress is kept and what reports are used for is the caller's business.
 
 mod address;
@@ -18,9 +19,10 @@ mod source;
 mod token;
 mod webhook;
 
+pub use address::{Special, special};
 pub use backoff::Backoff;
-pub use guard::{AddressGuard, Checked, Refused};
-pub use http::plain_client;
+pub use guard::{AddressGuard, Checked, Refused, resolve};
+pub use http::{pinned_client, plain_client, problem};
 pub use poll::{Clock, Pace, PollFailed, PollResult, Poller};
 pub use signature::signature;
 pub use source::{BadSource, GithubPoll, JsonPoll, PollSource, ResetIs};

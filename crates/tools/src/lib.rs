@@ -3,8 +3,11 @@
 //! A function here takes what it needs as arguments (the manifest, the time), so that it can be tested
 //! without a gate. [`pack`] wires them up for one.
 
+pub mod fs;
+pub mod http;
 pub mod manifest;
 pub mod system;
+pub mod workspace;
 
 use jiff::Timestamp;
 use serde::Serialize;

@@ -312,14 +312,16 @@ impl Arrived {
     }
 
     /// How long the call may take.
-    pub(crate) fn timeout(&self) -> Duration {
-        let most = self.gate.settings.call_timeout;
+    pub(crate) fn timeout(&self, tool: &Tool) -> Duration {
+        let usual = self.gate.settings.call_timeout;
+        let longer = tool.takes.as_ref().and_then(|takes| takes(&self.call.input));
+        let most = longer.map_or(usual, |longer| longer.max(usual));
         self.options.timeout.unwrap_or(most).min(most)
     }
 
     /// Waits until no other call of this name runs.
     async fn turn(&self, tool: &Tool, name: idempotency::Name) -> Result<Turn, Error> {
-        let patience = self.timeout();
+        let patience = self.timeout(tool);
         let end = tokio::time::Instant::now() + patience;
         loop {
             let mut holder: watch::Receiver<()> = match self.gate.same_key.take(name) {

@@ -116,7 +116,7 @@ impl Arrived {
             scope_id: self.call.scope.clone().unwrap_or_else(|| SOMEWHERE.to_owned()),
             urgency: self.call.urgency,
             expected: Expected::UNKNOWN,
-            duration_ms: i64::try_from(self.timeout().as_millis()).ok(),
+            duration_ms: i64::try_from(self.timeout(tool).as_millis()).ok(),
             can_switch: false,
             renew: None,
             patience_ms: i64::try_from(patience.as_millis()).ok(),

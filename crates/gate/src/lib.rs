@@ -44,7 +44,7 @@ pub use manage::check_keys;
 pub use metrics::Metrics;
 pub use outcome::{CallFailure, ToolCallResult, Unfinished, Waits, WrittenVerdict};
 pub use record::summary;
-pub use registry::{Admitted, Context, Executor, Needs, Packs, Registry, ToolFailure, Working};
+pub use registry::{Admitted, Context, Executor, Packs, Registry, ToolFailure, Working};
 pub use running::{HaltDone, MetCall};
 pub use webhooks::Webhook;
 pub use what_if::{WhatIfCount, WhatIfPool, WhatIfRule, WhatIfSummary, answer_word, what_if};

@@ -186,10 +186,15 @@ pub(crate) struct Tool {
     pub(crate) executor: Option<Arc<dyn Executor>>,
     /// The capabilities that a call with this input needs.
     pub(crate) needs: Option<Needs>,
+    /// How long a call with this input may take, where that is longer than usual.
+    pub(crate) takes: Option<Takes>,
 }
 
+/// Reads from an input how long a call may take.
+pub(crate) type Takes = Arc<dyn Fn(&Value) -> Option<Duration> + Send + Sync>;
+
 /// Reads from an input which capabilities a call needs, or what is wrong with it.
-pub type Needs = Arc<dyn Fn(&Value) -> Result<Vec<Capability>, InputProblem> + Send + Sync>;
+pub(crate) type Needs = Arc<dyn Fn(&Value) -> Result<Vec<Capability>, InputProblem> + Send + Sync>;
 
 /// Every tool of a gate.
 pub struct Registry {
@@ -203,6 +208,7 @@ pub struct Packs {
     declarations: Vec<ToolDeclaration>,
     executors: HashMap<ToolName, Arc<dyn Executor>>,
     needs: HashMap<ToolName, Needs>,
+    takes: HashMap<ToolName, Takes>,
 }
 
 impl Packs {
@@ -252,6 +258,16 @@ impl Packs {
         self
     }
 
+    /// Says how long calls of a tool may take, where their input says so: longer than the gate's usual limit.
+    pub fn taking(
+        mut self,
+        tool: ToolName,
+        takes: impl Fn(&Value) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.takes.insert(tool, Arc::new(takes));
+        self
+    }
+
     /// Adds an entry that is listed and never called.
     pub fn list(mut self, declared: ToolDeclaration) -> Self {
         self.declarations.push(declared);
@@ -261,7 +277,7 @@ impl Packs {
     /// Checks all of it together.
     pub fn build(self) -> Result<Registry, Violations> {
         let manifest = Arc::new(Manifest::from_declarations(self.declarations)?);
-        let (mut executors, mut needs) = (self.executors, self.needs);
+        let (mut executors, mut needs, mut takes) = (self.executors, self.needs, self.takes);
         let mut tools = HashMap::new();
         for contract in manifest.entries() {
             let schema = contract.input_schema.as_ref().map(Schema::compile).transpose();
@@ -274,9 +290,10 @@ impl Packs {
                 )
             })?;
             let executor = executors.remove(&contract.name);
-            let needs = needs.remove(&contract.name);
+            let (needs, takes) = (needs.remove(&contract.name), takes.remove(&contract.name));
             let contract = Arc::new(contract.clone());
-            let tool = Tool { contract: Arc::clone(&contract), input_schema, executor, needs };
+            let tool =
+                Tool { contract: Arc::clone(&contract), input_schema, executor, needs, takes };
             tools.insert(contract.name.clone(), Arc::new(tool));
         }
         Ok(Registry { manifest, tools })

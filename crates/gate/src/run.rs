@@ -97,7 +97,7 @@ impl Arrived {
                 Error::from(Internal::new("a tool without an executor was let through")).into()
             );
         };
-        let timeout = self.timeout();
+        let timeout = self.timeout(&ready.tool);
         let deadline = tokio::time::Instant::now() + timeout;
         let context = Context {
             call_id: self.about.call_id,

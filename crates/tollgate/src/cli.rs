@@ -277,6 +277,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "TOLLGATE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
+    /// The folder that all sessions work in [default: one for each session in the data folder].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+
     /// Make a new admin key in place of the old one, which no longer counts.
     #[arg(long)]
     pub(crate) new_admin_key: bool,

@@ -18,6 +18,7 @@ use tollgate_ledger::Sync;
 use tollgate_outbound::{AddressGuard, PollSource};
 use tollgate_policy::{Policy, PolicyError, PolicySet};
 use tollgate_server::Settings;
+use tollgate_tools::{http::HttpConfig, workspace::Quota};
 
 use crate::{output::Failure, source};
 
@@ -71,6 +72,24 @@ pub(crate) struct Config {
     /// What the network is for those who may use it.
     #[serde(default)]
     pub(crate) net: NetSettings,
+    /// How far one `http.get` may go, and what its cache keeps.
+    #[serde(default)]
+    pub(crate) http: HttpConfig,
+    /// Where sessions have their files, and how many.
+    #[serde(default)]
+    pub(crate) workspace: WorkspaceSettings,
+}
+
+/// Where sessions have their files, and how many.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WorkspaceSettings {
+    /// One folder for all sessions, in place of one for each in the data folder.
+    pub(crate) root: Option<PathBuf>,
+    /// Most bytes of a session's files.
+    pub(crate) bytes: Option<u64>,
+    /// Most files and folders of a session.
+    pub(crate) files: Option<u64>,
 }
 
 /// How people are asked.
@@ -251,8 +270,8 @@ impl Config {
             .map_err(|error| Failure::policy(&source::name(file), &text, &error))?;
         // What the file names stands beside the file, wherever the command is typed.
         let folder = file.parent().unwrap_or(Path::new(""));
-        if let Some(data) = &mut config.daemon.data {
-            *data = folder.join(&*data);
+        for path in [&mut config.daemon.data, &mut config.workspace.root].into_iter().flatten() {
+            *path = folder.join(&*path);
         }
         for address in &mut config.daemon.listen {
             if let Some(socket) = address.strip_prefix("unix:").filter(|path| !path.is_empty()) {
@@ -301,6 +320,15 @@ impl Config {
         ConsentSettings {
             answer_within_ms: within.unwrap_or(usual.answer_within_ms),
             net_allowlist: self.net.allow.as_ref().map(allowed),
+        }
+    }
+
+    /// How much a session's files may be.
+    pub(crate) fn quota(&self) -> Quota {
+        let usual = Quota::default();
+        Quota {
+            bytes: self.workspace.bytes.unwrap_or(usual.bytes),
+            files: self.workspace.files.unwrap_or(usual.files),
         }
     }
 

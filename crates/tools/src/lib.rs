@@ -9,17 +9,42 @@ pub mod manifest;
 pub mod system;
 pub mod workspace;
 
+use std::{net::IpAddr, sync::Arc};
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use tollgate_contract::{
-    Error, Manifest, ToolDeclaration, Violations,
-    error::{Internal, UnknownTool},
+    Capability, Error, HostName, Manifest, Reach, ToolDeclaration, Violations,
+    error::{Internal, ToolFailed, UnknownTool},
+    schema::InputProblem,
+    text::Clean,
 };
-use tollgate_gate::{Packs, ToolFailure};
+use tollgate_gate::{Context, Packs, ToolFailure};
 
-/// Adds the built-in tools, with what does their work.
-pub fn pack(packs: Packs) -> Result<Packs, Violations> {
+use crate::{
+    http::Fetcher,
+    workspace::{Root, Workspaces},
+};
+
+/// What the tools that reach outside work with.
+#[derive(Clone)]
+pub struct Toolbox {
+    /// Where sessions have their files.
+    pub workspaces: Workspaces,
+    /// What fetches pages.
+    pub fetcher: Arc<Fetcher>,
+}
+
+/// Adds all built-in tools, with what does their work.
+pub fn pack(packs: Packs, toolbox: Toolbox) -> Result<Packs, Violations> {
+    let packs = plain_pack(packs)?;
+    let packs = with_files(packs, &toolbox.workspaces)?;
+    with_http(packs, toolbox.fetcher)
+}
+
+/// Adds the tools that reach nothing outside of the gate.
+pub fn plain_pack(packs: Packs) -> Result<Packs, Violations> {
     Ok(packs
         .add_reading(manifest::list_declaration()?, |input, context| {
             let mut document = manifest::list(context.manifest(), &input);
@@ -41,6 +66,100 @@ pub fn pack(packs: Packs) -> Result<Packs, Violations> {
         }))
 }
 
+/// The root of the session that a call belongs to.
+async fn root(workspaces: &Workspaces, context: &Context) -> Result<Root, ToolFailure> {
+    let name = context.workspace()?;
+    let opened = workspaces.open(&name).await;
+    Ok(opened.map_err(|error| {
+        // Where the folder is concerns the operator alone.
+        tracing::error!(%error, "a workspace cannot be opened");
+        let problem = Clean::already("its workspace cannot be opened".to_owned());
+        Error::from(ToolFailed::new(context.tool().name.clone(), problem))
+    })?)
+}
+
+fn with_files(packs: Packs, workspaces: &Workspaces) -> Result<Packs, Violations> {
+    let (reads, lists, writes) = (workspaces.clone(), workspaces.clone(), workspaces.clone());
+    Ok(packs
+        .add(fs::read_text_declaration()?, move |input, context| {
+            let workspaces = reads.clone();
+            async move {
+                let root = root(&workspaces, &context).await?;
+                Ok(fs::read_text(&root, input).await?)
+            }
+        })
+        .add(fs::list_dir_declaration()?, move |input, context| {
+            let workspaces = lists.clone();
+            async move {
+                let root = root(&workspaces, &context).await?;
+                Ok(fs::list_dir(&root, input).await?)
+            }
+        })
+        .add(fs::write_text_declaration()?, move |input, context| {
+            let workspaces = writes.clone();
+            async move {
+                let root = root(&workspaces, &context).await?;
+                Ok(fs::write_text(&root, input).await?)
+            }
+        }))
+}
+
+fn with_http(packs: Packs, fetcher: Arc<Fetcher>) -> Result<Packs, Violations> {
+    let declaration = http::get_declaration()?;
+    let name = declaration.tool().name.clone();
+    let packs = packs.add(declaration, move |input: http::GetInput, context: Context| {
+        let fetcher = Arc::clone(&fetcher);
+        async move { get(&fetcher, &input, &context).await }
+    });
+    Ok(packs.needing(name, |input| {
+        let url = input.get("url").and_then(Value::as_str).unwrap_or_default();
+        let wrong = |message: String| InputProblem { pointer: "/url".to_owned(), message };
+        let host = http::host_of(url).map_err(|problem| wrong(problem.to_string()))?;
+        let host =
+            named(&host).ok_or_else(|| wrong("has a host that cannot be named".to_owned()))?;
+        Ok(vec![Capability::NetHost(host)])
+    }))
+}
+
+/// A host as capabilities name it.
+fn named(host: &http::Host) -> Option<HostName> {
+    match host.ip() {
+        Some(IpAddr::V6(address)) => HostName::parse(&format!("[{address}]")),
+        _ => HostName::parse(host.as_str()),
+    }
+}
+
+/// Fetches a page, from where the caller's grants reach at this moment.
+async fn get(
+    fetcher: &Fetcher,
+    input: &http::GetInput,
+    context: &Context,
+) -> Result<http::Page, ToolFailure> {
+    let reach = |host: &http::Host| match named(host).and_then(|host| context.reach(&host)) {
+        Some(Reach::Public) => http::Reach::Public,
+        Some(Reach::Named) => http::Reach::Named,
+        None => http::Reach::No("it was not granted".to_owned()),
+    };
+    let get = http::Get {
+        url: &input.url,
+        use_cache: input.use_cache,
+        now_ms: context.now_ms(),
+        deadline: tokio::time::Instant::now() + context.time_left(),
+        cancel: context.cancelled(),
+        reach: &reach,
+    };
+    let fetched = fetcher.fetch(get).await.map_err(|problem| match problem {
+        http::HttpProblem::NotGranted { host, why } => match named(&host) {
+            Some(host) => context.missing(&Capability::NetHost(host)),
+            None => http::HttpProblem::NotGranted { host, why }.error(),
+        },
+        other => other.error(),
+    })?;
+    // What a server says of its limits is worth knowing.
+    context.heard(fetched.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    Ok(fetched.page)
+}
+
 fn written(output: &impl Serialize) -> Result<Value, ToolFailure> {
     serde_json::to_value(output)
         .map_err(|error| Error::from(Internal::new(error.to_string())).into())
@@ -57,5 +176,9 @@ pub fn declarations() -> Result<Vec<ToolDeclaration>, Violations> {
         manifest::list_declaration()?.erase(),
         manifest::get_declaration()?.erase(),
         system::time_declaration()?.erase(),
+        fs::read_text_declaration()?.erase(),
+        fs::list_dir_declaration()?.erase(),
+        fs::write_text_declaration()?.erase(),
+        http::get_declaration()?.erase(),
     ])
 }

@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -16,6 +17,7 @@ use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_governor::{DEFAULT_POOL, Setup};
 use tollgate_ledger::{Ledger, Sync};
 use tollgate_server::{Address, BindError, Listening, Server};
+use tollgate_tools::{Toolbox, http::Fetcher, workspace::Workspaces};
 
 use crate::{
     cli::ServeArgs,
@@ -68,7 +70,8 @@ async fn serve(
             .push(Listening::bind(address, config.daemon.trusted_proxy).await.map_err(refused)?);
     }
     let urls: Vec<String> = listening.iter().map(Listening::url).collect();
-    let gate = gate(ledger, &config, data, args.new_secret)?;
+    let toolbox = toolbox(args, &config, data)?;
+    let gate = gate(ledger, &config, data, args.new_secret, toolbox)?;
     gate.record_start(env!("CARGO_PKG_VERSION"), &config.recorded(&urls)).map_err(Failure::new)?;
     let admin = gate.ensure_admin(args.new_admin_key).await.map_err(Failure::new)?;
     let key_file = data.join(ADMIN_KEY);
@@ -161,13 +164,23 @@ fn addresses(args: &ServeArgs, config: &Config) -> Result<Vec<Address>, Failure>
     said.iter().map(parse).collect()
 }
 
+/// What the tools work with that reach outside.
+fn toolbox(args: &ServeArgs, config: &Config, data: &Path) -> Result<Toolbox, Failure> {
+    let root = args.root.as_deref().or(config.workspace.root.as_deref());
+    let workspaces = Workspaces::new(data, root, config.quota())
+        .map_err(|error| Failure::bad_input(error.to_string()))?;
+    let fetcher = Arc::new(Fetcher::new(config.http.clone(), data));
+    Ok(Toolbox { workspaces, fetcher })
+}
+
 fn gate(
     ledger: Ledger,
     config: &Config,
     data: &Path,
     accept_new_secret: bool,
+    toolbox: Toolbox,
 ) -> Result<Gate, Failure> {
-    let packs = tollgate_tools::pack(Packs::new()).and_then(Packs::build);
+    let packs = tollgate_tools::pack(Packs::new(), toolbox).and_then(Packs::build);
     let registry =
         packs.map_err(|violations| Failure::manifest("the built-in manifest", &violations))?;
     let mut settings = Settings { accept_new_secret, ..Settings::new(data) };

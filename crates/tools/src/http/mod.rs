@@ -29,7 +29,7 @@ pub const LONGEST_URL: usize = 8_192;
 const GET: &str = "http.get";
 
 /// How far one call may go.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
     /// How long all of it may take, redirects and body included.
@@ -128,6 +128,11 @@ pub struct Metadata {
     pub fetched_at: String,
     /// How long ago that was.
     pub age_s: u64,
+}
+
+/// The host of an address, in the form in which permissions name it.
+pub fn host_of(url: &str) -> Result<Host, HttpProblem> {
+    target::Target::parse(url).map(|target| target.host)
 }
 
 /// Declares `http.get`.

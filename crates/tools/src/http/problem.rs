@@ -108,7 +108,9 @@ impl HttpProblem {
                 InvalidInput::new(tool, vec![problem]).into()
             }
             Self::NotGranted { host, .. } => {
-                CapabilityMissing::new(tool, Quoted::new(&host.capability())).into()
+                let capability = host.capability();
+                let grant = format!("tollgate grant {capability} --session NAME --for 1h");
+                CapabilityMissing::new(tool, capability, Clean::already(grant)).into()
             }
             Self::TimedOut(after_ms) => Timeout::new(tool, after_ms).into(),
             Self::Cancelled => Cancelled::new(Some(tool)).into(),

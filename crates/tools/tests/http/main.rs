@@ -1,0 +1,9 @@
+//! `http.get` against real servers on this machine that do what servers should not.
+
+#![cfg(test)]
+
+mod cache;
+mod hostile;
+mod names;
+mod pages;
+mod support;

@@ -6,4 +6,5 @@ mod cache;
 mod hostile;
 mod names;
 mod pages;
+mod secure;
 mod support;

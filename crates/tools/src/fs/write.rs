@@ -191,28 +191,35 @@ struct Staged<'a> {
 
 impl<'a> Staged<'a> {
     fn new(folder: &'a OwnedFd, old: Option<&Stat>, text: &[u8]) -> Result<Self, Unwritten> {
-        let mut staged = Self::empty(folder)?;
-        // Held until the file has its name: what is staged and not locked has lost its writer.
-        flock(&staged.file, FlockOperation::NonBlockingLockExclusive).map_err(Unwritten::Errno)?;
-        staged.file.write_all(text).map_err(Unwritten::Io)?;
-        if let Some(old) = old {
-            let mode = Mode::from_raw_mode(old.st_mode) & Mode::from_raw_mode(0o777);
-            fchmod(&staged.file, mode).map_err(Unwritten::Errno)?;
-        }
-        staged.file.sync_all().map_err(Unwritten::Io)?;
-        Ok(staged)
+        let staged = match Self::nameless(folder) {
+            // Some file systems have no nameless files.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::with_name(folder)?,
+            staged => staged.map_err(Unwritten::Errno)?,
+        };
+        staged.filled(old, text)
     }
 
-    fn empty(folder: &'a OwnedFd) -> Result<Self, Unwritten> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        match openat(folder, ".", flags | OFlags::TMPFILE, FILE) {
-            Ok(file) => return Ok(Self { folder, file: File::from(file), name: None }),
-            // Some file systems have no nameless files.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
-            Err(errno) => return Err(Unwritten::Errno(errno)),
+    fn filled(mut self, old: Option<&Stat>, text: &[u8]) -> Result<Self, Unwritten> {
+        // Held until the file has its name: what is staged and not locked has lost its writer.
+        flock(&self.file, FlockOperation::NonBlockingLockExclusive).map_err(Unwritten::Errno)?;
+        self.file.write_all(text).map_err(Unwritten::Io)?;
+        if let Some(old) = old {
+            let mode = Mode::from_raw_mode(old.st_mode) & Mode::from_raw_mode(0o777);
+            fchmod(&self.file, mode).map_err(Unwritten::Errno)?;
         }
+        self.file.sync_all().map_err(Unwritten::Io)?;
+        Ok(self)
+    }
+
+    fn nameless(folder: &'a OwnedFd) -> Result<Self, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
+        let file = openat(folder, ".", flags, FILE)?;
+        Ok(Self { folder, file: File::from(file), name: None })
+    }
+
+    fn with_name(folder: &'a OwnedFd) -> Result<Self, Unwritten> {
         let name = beneath::staged_name().map_err(Unwritten::Problem)?;
-        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
         let file = openat(folder, &name, flags, FILE).map_err(Unwritten::Errno)?;
         Ok(Self { folder, file: File::from(file), name: Some(name) })
     }
@@ -279,3 +286,7 @@ impl Drop for Staged<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;

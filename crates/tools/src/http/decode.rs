@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use brotli_decompressor::DecompressorWriter;
-use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::{Decompress, FlushDecompress, Status, write::MultiGzDecoder};
 
 /// What we say that we understand.
 pub(super) const ACCEPTED: &str = "gzip, br, deflate";
@@ -56,8 +56,7 @@ enum Decoder {
     Waiting,
     Identity(Kept),
     Gzip(Box<MultiGzDecoder<Kept>>),
-    Zlib(Box<ZlibDecoder<Kept>>),
-    Deflate(Box<DeflateDecoder<Kept>>),
+    Deflate(Box<Inflate>),
     Brotli(Box<DecompressorWriter<Kept>>),
 }
 
@@ -83,8 +82,7 @@ impl Body {
             Decoder::Waiting => Ok(()),
             Decoder::Identity(kept) => kept.write_all(piece),
             Decoder::Gzip(decoder) => decoder.write_all(piece),
-            Decoder::Zlib(decoder) => decoder.write_all(piece),
-            Decoder::Deflate(decoder) => decoder.write_all(piece),
+            Decoder::Deflate(decoder) => decoder.take(piece),
             Decoder::Brotli(decoder) => decoder.write_all(piece),
         };
         if self.kept().is_some_and(|kept| kept.full) {
@@ -96,27 +94,21 @@ impl Body {
         Ok(if full { Room::Full } else { Room::Left })
     }
 
-    /// The bytes. `whole` says whether all of the body was taken.
-    pub(super) fn finish(mut self, whole: bool) -> Result<Vec<u8>, String> {
+    /// The bytes, and whether there was more. `whole` says whether all of the body was taken.
+    pub(super) fn finish(mut self, whole: bool) -> Result<(Vec<u8>, bool), String> {
         let ended = match &mut self.decoder {
             Decoder::Waiting | Decoder::Identity(_) => Ok(()),
             Decoder::Gzip(decoder) => decoder.try_finish(),
-            Decoder::Zlib(decoder) => decoder.try_finish(),
-            Decoder::Deflate(decoder) => decoder.try_finish(),
+            Decoder::Deflate(decoder) => decoder.ended(),
             Decoder::Brotli(decoder) => decoder.close(),
         };
         let Some(kept) = self.kept() else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), !whole));
         };
         if whole && !kept.full {
             ended.map_err(|_| "its body ends too early".to_owned())?;
         }
-        Ok(std::mem::take(&mut kept.bytes))
-    }
-
-    /// Was there more than fits?
-    pub(super) fn is_cut(&mut self) -> bool {
-        self.kept().is_some_and(|kept| kept.full)
+        Ok((std::mem::take(&mut kept.bytes), kept.full || !whole))
     }
 
     fn decoder(&self, first: u8) -> Result<Decoder, String> {
@@ -124,9 +116,11 @@ impl Body {
         Ok(match self.coding {
             Coding::Identity => Decoder::Identity(kept),
             Coding::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(kept))),
-            // Both are sent under this name. The wrapped form begins with the method, which is 8.
-            Coding::Deflate if first & 0x0f == 8 => Decoder::Zlib(Box::new(ZlibDecoder::new(kept))),
-            Coding::Deflate => Decoder::Deflate(Box::new(DeflateDecoder::new(kept))),
+            // Two forms are sent under this name. The wrapped one begins with the method, which is 8.
+            Coding::Deflate => {
+                let state = Decompress::new(first & 0x0f == 8);
+                Decoder::Deflate(Box::new(Inflate { state, kept, ended: false }))
+            }
             // An extension with windows of up to a gigabyte, which the decoder would make room for.
             Coding::Brotli if first & 0x7f == 0x11 => {
                 return Err("its body needs too much memory to be decompressed".to_owned());
@@ -140,10 +134,39 @@ impl Body {
             Decoder::Waiting => None,
             Decoder::Identity(kept) => Some(kept),
             Decoder::Gzip(decoder) => Some(decoder.get_mut()),
-            Decoder::Zlib(decoder) => Some(decoder.get_mut()),
-            Decoder::Deflate(decoder) => Some(decoder.get_mut()),
+            Decoder::Deflate(decoder) => Some(&mut decoder.kept),
             Decoder::Brotli(decoder) => Some(decoder.get_mut()),
         }
+    }
+}
+
+/// Decompresses a body without a checksum of its own, and knows whether it ended.
+struct Inflate {
+    state: Decompress,
+    kept: Kept,
+    ended: bool,
+}
+
+impl Inflate {
+    fn take(&mut self, mut piece: &[u8]) -> io::Result<()> {
+        let mut out = Vec::with_capacity(16 * 1024);
+        while !self.ended {
+            out.clear();
+            let before = self.state.total_in();
+            let status = self.state.decompress_vec(piece, &mut out, FlushDecompress::None)?;
+            let taken = usize::try_from(self.state.total_in() - before).unwrap_or(usize::MAX);
+            piece = piece.get(taken..).unwrap_or_default();
+            self.kept.write_all(&out)?;
+            self.ended = status == Status::StreamEnd;
+            if taken == 0 && out.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&self) -> io::Result<()> {
+        if self.ended { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 

@@ -33,6 +33,9 @@ pub use usage::Usage;
 /// How long a measurement is believed, since a person may work in the same folder.
 const BELIEVED: Duration = Duration::from_secs(30);
 
+/// How many roots are remembered that nobody has open.
+const REMEMBERED: usize = 1_024;
+
 /// How much a root may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -119,6 +122,10 @@ impl Workspaces {
 
     fn known(&self, path: &Path) -> Arc<Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            // What nobody has open is measured again when it is opened again.
+            known.retain(|_, root| Arc::strong_count(root) > 1);
+        }
         Arc::clone(known.entry(path.to_owned()).or_default())
     }
 }

@@ -9,6 +9,7 @@
 //! program needs, is the caller's business.
 
 mod client;
+pub mod elf;
 mod error;
 mod grant;
 pub mod launcher;

@@ -4,6 +4,7 @@
 //! without a gate. [`pack`] wires them up for one.
 
 pub mod manifest;
+pub mod shell;
 pub mod system;
 
 use jiff::Timestamp;

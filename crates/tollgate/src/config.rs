@@ -18,7 +18,7 @@ use tollgate_ledger::Sync;
 use tollgate_outbound::{AddressGuard, PollSource};
 use tollgate_policy::{Policy, PolicyError, PolicySet};
 use tollgate_server::Settings;
-use tollgate_tools::{http::HttpConfig, workspace::Quota};
+use tollgate_tools::{http::HttpConfig, shell::ShellConfig, workspace::Quota};
 
 use crate::{output::Failure, source};
 
@@ -78,6 +78,9 @@ pub(crate) struct Config {
     /// Where sessions have their files, and how many.
     #[serde(default)]
     pub(crate) workspace: WorkspaceSettings,
+    /// What `shell.exec` may run, and within which bounds.
+    #[serde(default)]
+    pub(crate) shell: ShellConfig,
 }
 
 /// Where sessions have their files, and how many.

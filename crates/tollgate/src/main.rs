@@ -26,6 +26,10 @@ use crate::{cli::Cli, exit::Exit, output::Output};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Before anything else is in memory: this process may be the one that confines others.
+    if tollgate_sandbox::launcher::wanted() {
+        return tollgate_sandbox::launcher::main();
+    }
     panics_without_secrets();
     if let Some(exit) = output::refuse_key_in_arguments() {
         return exit.into();

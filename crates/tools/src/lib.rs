@@ -6,10 +6,11 @@
 pub mod fs;
 pub mod http;
 pub mod manifest;
+pub mod shell;
 pub mod system;
 pub mod workspace;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -22,8 +23,11 @@ use tollgate_contract::{
 };
 use tollgate_gate::{Context, Packs, ToolFailure};
 
+use tollgate_sandbox::Config as SandboxConfig;
+
 use crate::{
     http::Fetcher,
+    shell::{Shell, ShellConfig},
     workspace::{Root, Workspaces},
 };
 
@@ -34,13 +38,41 @@ pub struct Toolbox {
     pub workspaces: Workspaces,
     /// What fetches pages.
     pub fetcher: Arc<Fetcher>,
+    /// What runs commands.
+    pub shell: Arc<LazyShell>,
+}
+
+/// A shell that is made when it is first needed: to find the programs and to try the sandbox takes a moment, and many
+/// gates never run a command.
+pub struct LazyShell {
+    config: ShellConfig,
+    sandbox: SandboxConfig,
+    made: tokio::sync::OnceCell<Shell>,
+}
+
+impl LazyShell {
+    /// A shell that is to be.
+    pub fn new(config: ShellConfig, sandbox: SandboxConfig) -> Self {
+        Self { config, sandbox, made: tokio::sync::OnceCell::new() }
+    }
+
+    async fn get(&self) -> Result<&Shell, Error> {
+        let make = || async {
+            let (config, sandbox) = (self.config.clone(), self.sandbox.clone());
+            tokio::task::spawn_blocking(move || Shell::new(config, sandbox))
+                .await
+                .map_err(|_| Error::from(Internal::new("making the shell ended early")))
+        };
+        self.made.get_or_try_init(make).await
+    }
 }
 
 /// Adds all built-in tools, with what does their work.
 pub fn pack(packs: Packs, toolbox: Toolbox) -> Result<Packs, Violations> {
     let packs = plain_pack(packs)?;
     let packs = with_files(packs, &toolbox.workspaces)?;
-    with_http(packs, toolbox.fetcher)
+    let packs = with_http(packs, toolbox.fetcher)?;
+    with_shell(packs, toolbox.shell, toolbox.workspaces)
 }
 
 /// Adds the tools that reach nothing outside of the gate.
@@ -121,6 +153,39 @@ fn with_http(packs: Packs, fetcher: Arc<Fetcher>) -> Result<Packs, Violations> {
     }))
 }
 
+/// How much longer than its command a call of `shell.exec` may take.
+const AROUND_A_COMMAND: Duration = Duration::from_secs(10);
+
+fn with_shell(
+    packs: Packs,
+    shell: Arc<LazyShell>,
+    workspaces: Workspaces,
+) -> Result<Packs, Violations> {
+    let declaration = shell::exec_declaration()?;
+    let name = declaration.tool().name.clone();
+    let packs = packs.add(declaration, move |input: shell::ExecInput, context: Context| {
+        let (shell, workspaces) = (Arc::clone(&shell), workspaces.clone());
+        async move {
+            let root = root(&workspaces, &context).await?;
+            let quota = root.quota();
+            let around = shell::Surroundings {
+                root: root.path(),
+                disk_bytes: quota.bytes,
+                inodes: quota.files,
+                time_left: Some(context.time_left().saturating_sub(Duration::from_millis(500))),
+                cancel: context.cancelled().clone(),
+            };
+            let ran = shell.get().await?.exec(&input, &around).await;
+            workspaces.invalidate(root.path());
+            Ok(ran.map_err(Error::from)?)
+        }
+    });
+    Ok(packs.taking(name, |input| {
+        let seconds = input.get("timeout_s").and_then(Value::as_u64)?;
+        Some(Duration::from_secs(seconds) + AROUND_A_COMMAND)
+    }))
+}
+
 /// A host as capabilities name it.
 fn named(host: &http::Host) -> Option<HostName> {
     match host.ip() {
@@ -180,5 +245,6 @@ pub fn declarations() -> Result<Vec<ToolDeclaration>, Violations> {
         fs::list_dir_declaration()?.erase(),
         fs::write_text_declaration()?.erase(),
         http::get_declaration()?.erase(),
+        shell::exec_declaration()?.erase(),
     ])
 }

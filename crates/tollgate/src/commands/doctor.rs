@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate_gate::check_kept;
 use tollgate_ledger::Reader;
+use tollgate_sandbox::{Config as SandboxConfig, Tier};
+use tollgate_tools::shell::{Shell, ShellConfig};
 
 use super::own_key::{AGENT, CLI};
 use crate::{
@@ -83,6 +85,8 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
             "`tollgate serve` makes it; --data names another",
         ));
     }
+    let shell = config.as_ref().map(|(config, _)| config.shell.clone()).unwrap_or_default();
+    checks.extend(confined(shell));
     checks.extend(gate(&gate_args));
     let bad = checks.iter().any(|check| check.state == State::Bad);
     let written = output.success(&json!({"healthy": !bad, "checks": checks}), || told(&checks));
@@ -149,6 +153,62 @@ fn ledger(data: &Path) -> Check {
             "`tollgate ledger verify` says where; keep a copy of the data folder first",
         ),
         Err(error) => Check::bad("ledger", error.to_string(), "see above"),
+    }
+}
+
+/// What commands of agents can be kept from, by trying it; and what there is to run.
+fn confined(config: ShellConfig) -> Vec<Check> {
+    let tried = wait(async {
+        let made = tokio::task::spawn_blocking(move || Shell::new(config, SandboxConfig::default()));
+        let shell = made.await.map_err(|error| Failure::bad_input(error.to_string()))?;
+        let tier = shell.sandbox().tier().await;
+        let report = shell.sandbox().self_test(tier.as_ref().map_or(Tier::Full, |tier| *tier)).await;
+        Ok((shell, tier, report))
+    });
+    let (shell, tier, report) = match tried {
+        Ok(tried) => tried,
+        Err(failure) => return vec![Check::bad("sandbox", failure.to_string(), "see above")],
+    };
+    let machine = &report.machine;
+    let on = format!(
+        "kernel {}, Landlock {}, control groups {}, memory bounded by {}",
+        machine.kernel, machine.landlock_abi, machine.cgroups, machine.memory_by
+    );
+    let mut checks = vec![match tier {
+        Ok(tier) => Check::good(
+            "sandbox",
+            format!("{} guarantees hold in the {} tier ({on})", report.checks.len(), word(tier)),
+        ),
+        Err(why) => Check::note(
+            "sandbox",
+            format!("shell.exec is not callable: {why} ({on})"),
+            "docs/sandbox.md says what the kernel must allow",
+        ),
+    }];
+    for check in &report.checks {
+        let line = format!("{}: {}", check.guarantee, check.how);
+        checks.push(if check.held { Check::good("", line) } else { Check::note("", line, "it did not hold") });
+    }
+    let (here, missing): (Vec<_>, Vec<_>) =
+        shell.resolved().iter().partition(|(_, found)| found.is_ok());
+    let names = |list: &[(&String, &_)]| {
+        list.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    checks.push(Check::good("programs", names(&here)));
+    if !missing.is_empty() {
+        checks.push(Check::note(
+            "not installed",
+            names(&missing),
+            "install them, or take them out of [shell.programs]",
+        ));
+    }
+    checks
+}
+
+fn word(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Full => "full",
+        Tier::Landlock => "landlock",
     }
 }
 

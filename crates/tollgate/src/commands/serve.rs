@@ -17,7 +17,8 @@ use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_governor::{DEFAULT_POOL, Setup};
 use tollgate_ledger::{Ledger, Sync};
 use tollgate_server::{Address, BindError, Listening, Server};
-use tollgate_tools::{Toolbox, http::Fetcher, workspace::Workspaces};
+use tollgate_sandbox::Config as SandboxConfig;
+use tollgate_tools::{LazyShell, Toolbox, http::Fetcher, workspace::Workspaces};
 
 use crate::{
     cli::ServeArgs,
@@ -170,7 +171,8 @@ fn toolbox(args: &ServeArgs, config: &Config, data: &Path) -> Result<Toolbox, Fa
     let workspaces = Workspaces::new(data, root, config.quota())
         .map_err(|error| Failure::bad_input(error.to_string()))?;
     let fetcher = Arc::new(Fetcher::new(config.http.clone(), data));
-    Ok(Toolbox { workspaces, fetcher })
+    let shell = Arc::new(LazyShell::new(config.shell.clone(), SandboxConfig::default()));
+    Ok(Toolbox { workspaces, fetcher, shell })
 }
 
 fn gate(

@@ -1,0 +1,373 @@
+//! The system calls that a confined process may make. What is not listed does not exist for it (`ENOSYS`), which
+//! programs expect of older kernels and live with: so new calls of new kernels are refused as well.
+//!
+//! Left out on purpose: sockets of every family (pairs too), tracing and reading other processes, `memfd_create`
+//! (memory that can be executed and is counted nowhere), io_uring, bpf, keys, userfaultfd, performance counters,
+//! mounts, namespaces, handles of files, watching folders, System V objects and message queues, personalities,
+//! modules, clocks, priorities of others, and everything only root needs. `clone3` hides its flags from a
+//! filter; the C library falls back to `clone`, whose flags are looked at.
+
+use std::{collections::BTreeMap, env::consts::ARCH};
+
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule,
+};
+
+use crate::grant::{Network, Tier};
+
+/// Every filter there is, compiled once.
+pub(crate) struct Filters {
+    full: BpfProgram,
+    full_with_network: BpfProgram,
+    landlock: BpfProgram,
+    landlock_with_network: BpfProgram,
+}
+
+impl Filters {
+    /// Compiles them.
+    pub(crate) fn compile() -> Result<Self, BackendError> {
+        Ok(Self {
+            full: compile(Tier::Full, Network::None)?,
+            full_with_network: compile(Tier::Full, Network::Host)?,
+            landlock: compile(Tier::Landlock, Network::None)?,
+            landlock_with_network: compile(Tier::Landlock, Network::Host)?,
+        })
+    }
+
+    /// The one for a run.
+    pub(super) fn for_run(&self, tier: Tier, network: Network) -> &BpfProgram {
+        match (tier, network) {
+            (Tier::Full, Network::None) => &self.full,
+            (Tier::Full, Network::Host) => &self.full_with_network,
+            (Tier::Landlock, Network::None) => &self.landlock,
+            (Tier::Landlock, Network::Host) => &self.landlock_with_network,
+        }
+    }
+}
+
+fn compile(tier: Tier, network: Network) -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
+    let lists = [ALWAYS, OF_THIS_MACHINE].into_iter();
+    let lists = lists.chain((tier == Tier::Full).then_some(METADATA));
+    let lists = lists.chain((network == Network::Host).then_some(SOCKETS));
+    for call in lists.flatten() {
+        rules.insert(*call, Vec::new());
+    }
+    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![none_of(0, NEW_NAMESPACES)?])?]);
+    // Limits of its own it may lower; those of another process are none of its business.
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![equal(0, 0)?])?]);
+    rules.insert(libc::SYS_ioctl, ioctls()?);
+    rules.insert(libc::SYS_prctl, prctls()?);
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+        SeccompAction::Allow,
+        ARCH.try_into()?,
+    )?;
+    filter.try_into()
+}
+
+const NEW_NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP) as u64;
+
+fn none_of(argument: u8, bits: u64) -> Result<SeccompCondition, BackendError> {
+    let masked = SeccompCmpOp::MaskedEq(bits);
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, masked, 0)
+}
+
+fn equal(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+/// Questions about a descriptor that programs ask of whatever they are given. None talks to a device.
+fn ioctls() -> Result<Vec<SeccompRule>, BackendError> {
+    [
+        libc::TCGETS,
+        libc::TIOCGWINSZ,
+        libc::TIOCGPGRP,
+        libc::FIONREAD,
+        libc::FIONBIO,
+        libc::FIOCLEX,
+        libc::FIONCLEX,
+    ]
+    .into_iter()
+    .map(|request| SeccompRule::new(vec![equal(1, request)?]))
+    .collect()
+}
+
+/// What a process asks and sets about itself without gaining or hiding anything.
+fn prctls() -> Result<Vec<SeccompRule>, BackendError> {
+    [
+        libc::PR_SET_NAME,
+        libc::PR_GET_NAME,
+        libc::PR_SET_PDEATHSIG,
+        libc::PR_GET_PDEATHSIG,
+        libc::PR_GET_DUMPABLE,
+        libc::PR_CAPBSET_READ,
+        libc::PR_GET_NO_NEW_PRIVS,
+        libc::PR_SET_NO_NEW_PRIVS,
+        libc::PR_GET_SECUREBITS,
+        libc::PR_SET_VMA,
+    ]
+    .into_iter()
+    .map(|option| SeccompRule::new(vec![equal(0, option.unsigned_abs().into())?]))
+    .collect()
+}
+
+/// What every program may do.
+const ALWAYS: &[c_long] = &[
+    // Files.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_ftruncate,
+    libc::SYS_truncate,
+    libc::SYS_fallocate,
+    libc::SYS_fadvise64,
+    libc::SYS_readahead,
+    libc::SYS_copy_file_range,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_mkdirat,
+    libc::SYS_unlinkat,
+    libc::SYS_symlinkat,
+    libc::SYS_linkat,
+    libc::SYS_renameat2,
+    libc::SYS_renameat,
+    libc::SYS_getcwd,
+    libc::SYS_chdir,
+    libc::SYS_fchdir,
+    libc::SYS_umask,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_signalfd4,
+    // Memory.
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_msync,
+    libc::SYS_mincore,
+    libc::SYS_membarrier,
+    // Its own processes and threads.
+    libc::SYS_execve,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_setsid,
+    libc::SYS_getsid,
+    libc::SYS_setpgid,
+    libc::SYS_getpgid,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_sigaltstack,
+    libc::SYS_set_tid_address,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_futex,
+    libc::SYS_restart_syscall,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_get_priority_max,
+    libc::SYS_sched_get_priority_min,
+    libc::SYS_getpriority,
+    libc::SYS_getcpu,
+    libc::SYS_pidfd_open,
+    // Time.
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_getitimer,
+    libc::SYS_setitimer,
+    libc::SYS_timer_create,
+    libc::SYS_timer_settime,
+    libc::SYS_timer_gettime,
+    libc::SYS_timer_getoverrun,
+    libc::SYS_timer_delete,
+    libc::SYS_times,
+    // Who it is. Setting ids to what they are already is how some programs make sure.
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getgroups,
+    libc::SYS_getresuid,
+    libc::SYS_getresgid,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_capget,
+    libc::SYS_getrusage,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_getrandom,
+];
+
+/// Changes of what the path rules do not cover. Where everything outside is read-only or not there, they do no
+/// harm; without mounts of its own they would reach files outside.
+const METADATA: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_mknodat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mknod,
+];
+
+/// For who has a network.
+const SOCKETS: &[c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_shutdown,
+];
+
+/// The older spellings of the above, which only older architectures have.
+#[cfg(target_arch = "x86_64")]
+const OF_THIS_MACHINE: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_creat,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_getdents,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_unlink,
+    libc::SYS_symlink,
+    libc::SYS_link,
+    libc::SYS_rename,
+    libc::SYS_dup2,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_eventfd,
+    libc::SYS_signalfd,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_getpgrp,
+    libc::SYS_alarm,
+    libc::SYS_pause,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+];
+
+/// The older spellings of the above, which only older architectures have.
+#[cfg(not(target_arch = "x86_64"))]
+const OF_THIS_MACHINE: &[c_long] = &[];
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

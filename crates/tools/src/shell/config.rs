@@ -1,0 +1,68 @@
+//! What an operator can say about `shell.exec`.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tollgate_sandbox::TierChoice;
+
+use super::deny;
+
+/// The programs that may be run unless the configuration says otherwise, those of them that exist.
+pub const PROGRAMS: &[&str] = &[
+    "ls", "cat", "echo", "pwd", "grep", "rg", "sed", "head", "tail", "wc", "sort", "uniq", "cut",
+    "tr", "find", "python3", "pytest", "git",
+];
+
+/// The table `[shell]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShellConfig {
+    /// Which sandbox: `auto`, `full` or `landlock`.
+    pub tier: TierChoice,
+    /// What may be run, by name.
+    pub programs: BTreeMap<String, ProgramConfig>,
+    /// Words that no command may contain.
+    pub deny: Vec<String>,
+    /// The longest time that a caller may ask for, in seconds.
+    pub max_timeout_s: u32,
+    /// Memory of everything that a command starts.
+    pub memory_bytes: u64,
+    /// Processes and threads of everything that a command starts.
+    pub processes: u64,
+    /// Open files of one process.
+    pub open_files: u64,
+    /// The largest file that a command may write.
+    pub file_bytes: u64,
+    /// How much of stdout, and of stderr, is given back.
+    pub output_bytes: u64,
+}
+
+/// One program.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProgramConfig {
+    /// Where it is; found on the `PATH` of the gate otherwise.
+    pub path: Option<PathBuf>,
+    /// Other programs that it starts.
+    pub helpers: Vec<PathBuf>,
+    /// What it reads besides the system's own folders.
+    pub read_only: Vec<PathBuf>,
+}
+
+impl Default for ShellConfig {
+    fn default() -> Self {
+        let programs =
+            PROGRAMS.iter().map(|name| ((*name).to_owned(), ProgramConfig::default())).collect();
+        Self {
+            tier: TierChoice::Auto,
+            programs,
+            deny: deny::DEFAULT.iter().map(|word| (*word).to_owned()).collect(),
+            max_timeout_s: 600,
+            memory_bytes: 512 << 20,
+            processes: 64,
+            open_files: 256,
+            file_bytes: 256 << 20,
+            output_bytes: 256 << 10,
+        }
+    }
+}

@@ -110,7 +110,7 @@ pub(crate) enum Command {
 
     /// Grant a capability, such as one host of the network, to a session or a key.
     #[command(
-        after_help = "net is the network, net:<host> one host, net:*.<domain> the hosts below a domain.\n\nExamples:\n  tollgate grant net:huggingface.co --session s1 --for 1h\n  tollgate grant 'net:*.example.com' --key agent --for 7d"
+        after_help = "net is the network, net:<host> one host, net:*.<domain> the hosts below a domain.\n\nExamples:\n  tollgate grant net:huggingface.co --session s1 --for 1h\n  tollgate grant 'net:*.example.com' --session s2 --for 7d"
     )]
     Grant(GrantArgs),
 

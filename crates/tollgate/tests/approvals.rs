@@ -116,7 +116,8 @@ fn what_waits_survives_kill_9_and_a_patient_caller_hears_the_answer() {
 fn stream(daemon: &Daemon, path: &str, key: &str) -> std::sync::mpsc::Receiver<(String, Value)> {
     let mut stream = daemon.connect();
     let host = daemon.address();
-    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -211,7 +212,9 @@ fn net_alone_does_not_lead_inside_and_is_bounded_by_the_allowlist() {
         ran.json()["error"]["code"].as_str().unwrap().to_owned()
     };
     assert_eq!(grant("net"), 0);
-    for inside in ["http://127.0.0.1:1/", "http://[::1]:1/", "http://0x7f.1/", "http://example.org/"] {
+    for inside in
+        ["http://127.0.0.1:1/", "http://[::1]:1/", "http://0x7f.1/", "http://example.org/"]
+    {
         assert_eq!(code(inside), "CAPABILITY_MISSING", "{inside}");
     }
     let wrong = daemon.cli(&["grant", "net:https://example.com", "--session", "s1"]);

@@ -224,12 +224,13 @@ fn describe_is_made_from_the_parser() {
     let data = run(&["describe", "--all", "--json"]).json()["data"].clone();
     let names: Vec<&str> =
         data["commands"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    let expected = [
-        ["serve", "init", "key create", "key list", "key rotate", "key revoke"],
-        ["key token", "ask", "pools", "forecast", "what-if", "simulate"],
-        ["identities", "identities register", "identities delete", "halt", "resume", "call"],
-        ["agent", "replay", "trace receipt", "trace diff", "ledger verify", "ledger head"],
-        ["ledger tail", "ledger export", "doctor", "completions", "tools", "explain"],
+    let expected: [&[&str]; 6] = [
+        &["serve", "init", "key create", "key list", "key rotate", "key revoke"],
+        &["key token", "ask", "pools", "forecast", "what-if", "simulate"],
+        &["identities", "identities register", "identities delete", "halt", "resume"],
+        &["approve", "grant", "revoke", "request", "capabilities", "call"],
+        &["agent", "replay", "trace receipt", "trace diff", "ledger verify", "ledger head"],
+        &["ledger tail", "ledger export", "doctor", "completions", "tools", "explain"],
     ];
     let last = ["describe", "policy check", "hash", "redact"];
     assert_eq!(names, [&expected.concat()[..], &last].concat());
@@ -283,8 +284,11 @@ fn the_examples_of_the_help_work() {
             shell.args(["-c", example]).current_dir(folder).env("PATH", &path);
             shell.env_remove("TOLLGATE_API_KEY").env("NO_COLOR", "1");
             let ran = finish(shell, b"");
-            // A policy may say no: that is an answer too.
-            assert!([0, 4].contains(&ran.code), "{example}: {} {}", ran.code, ran.err);
+            // A policy may say no, and a person may have to answer: those are answers too. Nobody has the names
+            // that examples give to what waits.
+            let has_made_up_name = example.contains("apr_") || example.contains("cap_");
+            let fine: &[i32] = if has_made_up_name { &[6] } else { &[0, 4, 5] };
+            assert!(fine.contains(&ran.code), "{example}: {} {}", ran.code, ran.err);
             tried += 1;
         }
     }

@@ -86,7 +86,8 @@ fn the_manifest_is_for_everyone_and_a_key_sees_what_its_policy_shows() {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
     let all = names(daemon.get("/api/contracts/tools", None));
-    assert_eq!(all, ["manifest.list", "manifest.get", "system.time"]);
+    let built_in = ["manifest.list", "manifest.get", "system.time", "fs.read_text", "fs.list_dir"];
+    assert_eq!(all, [&built_in[..], &["fs.write_text", "http.get", "shell.exec"]].concat());
     let review = daemon.get("/api/contracts/tools?mode=review", None).json();
     assert_eq!(review["mode"], "review");
     let policy = json!({"allow": ["tool:system.time"]});

@@ -334,10 +334,11 @@ impl Listening {
     async fn next(&mut self) -> Option<Event> {
         let stopping = self.app.stopping.clone();
         loop {
+            // A key may have been withdrawn while it listened.
+            self.app.gate.again(&self.principal).require(KeyScope::Approve).ok()?;
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            self.app.gate.again(&self.principal).require(KeyScope::Approve).ok()?;
             tokio::select! {
                 heard = self.news.recv() => match heard {
                     Ok(item) => {

@@ -159,10 +159,12 @@ fn ledger(data: &Path) -> Check {
 /// What commands of agents can be kept from, by trying it; and what there is to run.
 fn confined(config: ShellConfig) -> Vec<Check> {
     let tried = wait(async {
-        let made = tokio::task::spawn_blocking(move || Shell::new(config, SandboxConfig::default()));
+        let made =
+            tokio::task::spawn_blocking(move || Shell::new(config, SandboxConfig::default()));
         let shell = made.await.map_err(|error| Failure::bad_input(error.to_string()))?;
         let tier = shell.sandbox().tier().await;
-        let report = shell.sandbox().self_test(tier.as_ref().map_or(Tier::Full, |tier| *tier)).await;
+        let report =
+            shell.sandbox().self_test(tier.as_ref().map_or(Tier::Full, |tier| *tier)).await;
         Ok((shell, tier, report))
     });
     let (shell, tier, report) = match tried {
@@ -187,7 +189,11 @@ fn confined(config: ShellConfig) -> Vec<Check> {
     }];
     for check in &report.checks {
         let line = format!("{}: {}", check.guarantee, check.how);
-        checks.push(if check.held { Check::good("", line) } else { Check::note("", line, "it did not hold") });
+        checks.push(if check.held {
+            Check::good("", line)
+        } else {
+            Check::note("", line, "it did not hold")
+        });
     }
     let (here, missing): (Vec<_>, Vec<_>) =
         shell.resolved().iter().partition(|(_, found)| found.is_ok());

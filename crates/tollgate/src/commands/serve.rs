@@ -16,8 +16,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_governor::{DEFAULT_POOL, Setup};
 use tollgate_ledger::{Ledger, Sync};
-use tollgate_server::{Address, BindError, Listening, Server};
 use tollgate_sandbox::Config as SandboxConfig;
+use tollgate_server::{Address, BindError, Listening, Server};
 use tollgate_tools::{LazyShell, Toolbox, http::Fetcher, workspace::Workspaces};
 
 use crate::{

@@ -4,7 +4,8 @@
 //! counterparts, the growth of redaction on hostile input; then the gate as a whole: serving against a
 //! bare handler, the ledger against plain inserts, and the daemon's start, memory and restart. Last the
 //! governor by itself: what rules and forecasts add to a decision, how fast scenarios are simulated and a
-//! history is asked again, and whether forecasts come true as often as they say. Absolute
+//! history is asked again, and whether forecasts come true as often as they say; and the tools for files and the
+//! web: what a safe read costs more than a plain one, and what the cache saves. Absolute
 //! numbers are this machine's; the ratios are what can be compared. The run ends with a failure when the
 //! engines disagree about a call, when a document is not what its row says, or when an answer is no 200:
 //! times of different work would compare nothing.
@@ -26,6 +27,7 @@ mod sample;
 mod serving;
 mod simulate;
 mod throughput;
+mod tools;
 
 use std::{env, error::Error, path::Path, process::ExitCode, thread, time::Instant};
 
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
 type Section = fn() -> Result<(), Box<dyn Error>>;
 
 /// What can be asked for by name. Without a name all of them run, in this order.
-const SECTIONS: [(&str, Section); 17] = [
+const SECTIONS: [(&str, Section); 19] = [
     ("policy", policy::section),
     ("throughput", throughput::section),
     ("hostile", hostile),
@@ -66,6 +68,8 @@ const SECTIONS: [(&str, Section); 17] = [
     ("simulate", simulate::section),
     ("what-if", governor::what_if::section),
     ("calibration", governor::calibration::section),
+    ("fs", tools::files),
+    ("http-cache", tools::pages),
 ];
 
 fn hostile() -> Result<(), Box<dyn Error>> {

@@ -76,6 +76,24 @@ fn outputs_fit_what_is_declared() {
 }
 
 #[test]
+fn what_the_kernel_says_becomes_an_error_that_says_what_to_do() {
+    use rustix::io::Errno;
+    use tollgate_contract::ErrorCode;
+    for (errno, code) in [
+        (Errno::NOSYS, ErrorCode::SandboxUnavailable),
+        (Errno::XDEV, ErrorCode::InvalidInput),
+        (Errno::LOOP, ErrorCode::InvalidInput),
+        (Errno::NOENT, ErrorCode::NotFound),
+        (Errno::EXIST, ErrorCode::Conflict),
+        (Errno::ACCESS, ErrorCode::ToolFailed),
+        (Errno::NOSPC, ErrorCode::ToolFailed),
+        (Errno::IO, ErrorCode::ToolFailed),
+    ] {
+        assert_eq!(FsProblem::of(errno, "f").error(READ).code(), code, "{errno}");
+    }
+}
+
+#[test]
 fn the_declarations_hold_together_and_need_a_key() {
     let declared = [
         read_text_declaration().unwrap().erase(),

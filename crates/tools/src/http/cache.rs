@@ -31,7 +31,10 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS pages (
     key TEXT PRIMARY KEY, stored_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL, size INTEGER NOT NULL,
     body BLOB NOT NULL, hash BLOB NOT NULL) STRICT;
-    CREATE INDEX IF NOT EXISTS by_age ON pages (stored_ms);";
+    CREATE INDEX IF NOT EXISTS by_age ON pages (stored_ms, size);";
+
+/// What a row counts at least. It bounds how many there are, and with that what looking over them costs.
+const LEAST: usize = 4_096;
 
 /// What is kept of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +197,10 @@ fn write(
         params![key, now_ms, until_ms, size, body, hash],
     )?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let all: i64 = change.query_row("SELECT SUM(size) FROM pages", [], |row| row.get(0))?;
+    if all <= most {
+        return change.commit();
+    }
     // Oldest first, until what is left fits.
     change.execute(
         "DELETE FROM pages WHERE key IN (SELECT key FROM (SELECT key, SUM(size) OVER (
@@ -206,7 +213,7 @@ fn write(
 
 /// What a row takes, roughly.
 fn size(key: &str, body: &[u8]) -> u64 {
-    (key.len() + body.len() + 128) as u64
+    (key.len() + body.len()).max(LEAST) as u64
 }
 
 fn sealed(key: &str, stored_ms: i64, until_ms: i64, body: &[u8]) -> Vec<u8> {

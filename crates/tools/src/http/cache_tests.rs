@@ -46,7 +46,7 @@ fn what_is_put_is_got_until_its_time_is_over() {
 #[test]
 fn the_oldest_make_room() {
     let data = tempfile::tempdir().unwrap();
-    let cache = Cache::open(data.path(), 10_000);
+    let cache = Cache::open(data.path(), 4 * LEAST as u64);
     for number in 0..50 {
         cache.put(&format!("k{number}"), &kept(&"x".repeat(2_000)), number, 1_000_000);
     }

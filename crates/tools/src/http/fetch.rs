@@ -29,6 +29,9 @@ const WANTED: &str = "text/html,application/xhtml+xml,application/json;q=0.9,tex
 const MOST_HEADERS: usize = 100;
 const HEADERS: usize = 64 * 1024;
 
+/// The most seconds that a configuration can give a fetch.
+const LONGEST: u64 = 24 * 60 * 60;
+
 /// The longest content type that is repeated.
 const CONTENT_TYPE_LENGTH: usize = 200;
 
@@ -86,7 +89,7 @@ impl Fetcher {
     /// Fetches a page.
     pub async fn fetch(&self, get: Get<'_>) -> Result<Fetched, HttpProblem> {
         let begun = Instant::now();
-        let longest = begun + Duration::from_secs(self.config.timeout_seconds);
+        let longest = begun + Duration::from_secs(self.config.timeout_seconds.min(LONGEST));
         let deadline = get.deadline.min(longest);
         tokio::select! {
             biased;

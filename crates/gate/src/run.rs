@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate_contract::{
-    Error, SideEffect,
+    Error, ErrorCode, SideEffect,
     error::{Internal, Timeout},
     event::Event,
     text::hex,
@@ -144,7 +144,11 @@ impl Arrived {
         };
         cancelled.cancel();
         if let Ok(done) = tokio::time::timeout(patience, &mut work).await {
-            return done.unwrap_or_else(|error| Err(panicked(error)));
+            return match done.unwrap_or_else(|error| Err(panicked(error))) {
+                // It only says that it was stopped; why, is known here.
+                Err(failure) if failure.error.code() == ErrorCode::Cancelled => Err(stopped(why)),
+                done => done,
+            };
         }
         work.abort();
         // It is over when it is over: nobody may run it again before.

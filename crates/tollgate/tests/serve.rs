@@ -103,7 +103,7 @@ fn the_manifest_is_for_everyone_and_a_key_sees_what_its_policy_shows() {
         .iter()
         .map(|t| t["name"].as_str().unwrap())
         .collect();
-    assert_eq!(listed, ["manifest.list", "manifest.get"]);
+    assert!(!listed.contains(&"system.time") && listed.contains(&"manifest.list"), "{listed:?}");
     assert_eq!(
         daemon.call("manifest.get", &key, "{\"name\":\"system.time\"}").code(),
         "UNKNOWN_TOOL"

@@ -20,6 +20,9 @@ pub enum FsProblem {
         "is longer than {LONGEST_PATH} bytes, or a name in it longer than 255; use a shorter one"
     )]
     TooLong,
+    /// One write does not make so many folders.
+    #[error("needs more than 100 new folders; use a path with fewer")]
+    TooDeep,
     /// No file name holds that byte.
     #[error("holds a NUL, which no file name can; leave it out")]
     Nul,
@@ -130,6 +133,7 @@ impl FsProblem {
             | Self::Stopped(_) => ToolFailed::new(tool, message).into(),
             Self::Empty
             | Self::TooLong
+            | Self::TooDeep
             | Self::Nul
             | Self::Absolute
             | Self::LeadsOut

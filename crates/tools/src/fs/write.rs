@@ -27,13 +27,17 @@ use crate::workspace::{Turn, Usage};
 const FILE: Mode = Mode::from_raw_mode(0o644);
 const FOLDER: Mode = Mode::from_raw_mode(0o755);
 
+/// How many folders one write makes. Each is brought to disk by itself, which takes its time.
+const MOST_FOLDERS: u64 = 100;
+
 pub(super) fn write(mut turn: Turn, input: WriteTextInput) -> Result<Written, FsProblem> {
     let target = Target::read(&input.path)?;
     let usage = turn.usage().map_err(|error| FsProblem::Unmeasured(error.to_string()))?;
     let result = written(&turn, &target, usage, &input);
     match &result {
         Ok((_, usage)) => turn.changed(*usage),
-        // Folders may have been made.
+        // A file that is there is in a folder that is there: nothing was made.
+        Err(FsProblem::Exists(_)) => {}
         Err(_) => turn.forget(),
     }
     let (outcome, _) = result?;
@@ -123,6 +127,9 @@ impl<'a> Target<'a> {
             way = if way.is_empty() { (*name).to_owned() } else { format!("{way}/{name}") };
             folder = match open_folder(&root, &way) {
                 Err(Errno::NOENT) => {
+                    if made >= MOST_FOLDERS {
+                        return Err(FsProblem::TooDeep);
+                    }
                     if made >= room {
                         let what = "there are too many files and folders in it".to_owned();
                         return Err(FsProblem::Quota { what });

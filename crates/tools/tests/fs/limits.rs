@@ -103,6 +103,14 @@ async fn of_two_gates_that_want_a_new_file_one_gets_it() {
 }
 
 #[tokio::test]
+async fn one_write_does_not_make_endless_folders() {
+    let place = Place::new().await;
+    let error = place.write(&format!("{}f", "d/".repeat(101)), "x", false).await.unwrap_err();
+    assert!(error.to_string().contains("more than 100 new folders"), "{error}");
+    place.write(&format!("{}f", "d/".repeat(150)), "x", false).await.unwrap();
+}
+
+#[tokio::test]
 async fn replacing_counts_the_difference() {
     let place = Place::with(Quota { bytes: 1_000, files: 10 }).await;
     place.write("f", &"x".repeat(900), false).await.unwrap();

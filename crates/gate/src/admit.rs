@@ -110,7 +110,7 @@ impl Arrived {
         self.tell(Event::RunStarted, || json!({"mode": mode}));
         match self.admit().await {
             Err(error) => Err(self.refuse(&error).await.into()),
-            Ok(Admission::Waits(item)) => Err(Box::new(Unfinished::Waits(self.waits(*item)))),
+            Ok(Admission::Waits(item)) => Err(Box::new(Unfinished::Waits(self.waits(item)))),
             Ok(Admission::Known(repeat)) => self.repeat(*repeat).await.map_err(Into::into),
             Ok(Admission::Ready(ready)) => match self.start(&ready).await {
                 Err(error) => {
@@ -379,7 +379,7 @@ impl Arrived {
     }
 
     /// Answers that a person must answer first.
-    fn waits(&mut self, item: Item) -> Waits {
+    fn waits(&mut self, item: Box<Item>) -> Waits {
         let explain = std::mem::take(&mut self.explain);
         let verdict = WrittenVerdict::from(&Verdict::pending(explain));
         let tool = self.about.tool.as_ref().map(|tool| tool.name.as_str());

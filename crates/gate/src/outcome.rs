@@ -96,7 +96,7 @@ pub struct Waits {
     /// The hash of the input.
     pub input_hash: Option<InputHash>,
     /// What the person was asked.
-    pub item: Item,
+    pub item: Box<Item>,
     /// The gate's answer.
     pub verdict: WrittenVerdict,
 }

@@ -45,10 +45,18 @@ fn the_tools_of_the_seed_have_its_arguments_and_defaults() {
             json!([["max_bytes", "integer", 20000], ["path", "string", null]]),
             json!(["path"]),
         ),
-        ("fs.list_dir", json!([["max_entries", "integer", 200], ["path", "string", "."]]), json!(null)),
+        (
+            "fs.list_dir",
+            json!([["max_entries", "integer", 200], ["path", "string", "."]]),
+            json!(null),
+        ),
         (
             "fs.write_text",
-            json!([["overwrite", "boolean", false], ["path", "string", null], ["text", "string", null]]),
+            json!([
+                ["overwrite", "boolean", false],
+                ["path", "string", null],
+                ["text", "string", null]
+            ]),
             json!(["path", "text"]),
         ),
         (
@@ -113,7 +121,11 @@ fn a_command_works_in_the_sessions_folder_and_knows_nothing_of_the_gate() {
         assert_eq!(refused["error"]["code"], "INVALID_INPUT", "{cmd}: {refused}");
         assert!(refused["error"]["message"].as_str().unwrap().contains(word), "{cmd}: {refused}");
     }
-    let over = call(&daemon, "shell.exec", &json!({"cmd": "python3 -c 'while True: pass'", "timeout_s": 1}));
+    let over = call(
+        &daemon,
+        "shell.exec",
+        &json!({"cmd": "python3 -c 'while True: pass'", "timeout_s": 1}),
+    );
     assert_eq!(over["data"]["output"]["timedOut"], true, "{over}");
 }
 
@@ -126,7 +138,10 @@ fn a_command_that_runs_longer_than_usual_calls_may_say_so() {
     // A caller who gives up earlier ends it.
     let input = json!({"cmd": cmd, "timeout_s": 60}).to_string();
     let given = daemon.cli(&["call", "shell.exec", &input, "--timeout", "800ms", "--json"]).json();
-    assert!(given["error"]["code"] == "TIMEOUT" || given["data"]["output"]["timedOut"] == true, "{given}");
+    assert!(
+        given["error"]["code"] == "TIMEOUT" || given["data"]["output"]["timedOut"] == true,
+        "{given}"
+    );
 }
 
 /// Is a process there whose command line holds this?
@@ -173,7 +188,8 @@ fn a_halt_ends_a_command_and_so_does_kill_9() {
 fn without_namespaces(config: &str) -> Daemon {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
-    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" serve --listen 127.0.0.1:0";
+    let script =
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" serve --listen 127.0.0.1:0";
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "sh", "-c", script]);
     command.arg(env!("CARGO_BIN_EXE_tollgate")).current_dir(folder.path()).env("NO_COLOR", "1");
@@ -187,7 +203,8 @@ fn without_namespaces(config: &str) -> Daemon {
 fn where_the_sandbox_cannot_give_its_guarantees_no_command_is_run() {
     let daemon = without_namespaces("[shell]\ntier = \"full\"\n");
     let mark = daemon.folder.path().join(".tollgate/workspace");
-    let refused = call(&daemon, "shell.exec", &json!({"cmd": "python3 -c 'open(\"made\", \"w\")'"}));
+    let refused =
+        call(&daemon, "shell.exec", &json!({"cmd": "python3 -c 'open(\"made\", \"w\")'"}));
     assert_eq!(refused["error"]["code"], "SANDBOX_UNAVAILABLE", "{refused}");
     assert!(refused["error"]["message"].as_str().unwrap().contains("tollgate doctor"));
     let made = Command::new("find").arg(&mark).args(["-name", "made"]).output().unwrap();

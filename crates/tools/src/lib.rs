@@ -10,13 +10,13 @@ pub mod shell;
 pub mod system;
 pub mod workspace;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use tollgate_contract::{
-    Capability, Error, HostName, Manifest, Reach, ToolDeclaration, Violations,
+    Error, Manifest, Reach, ToolDeclaration, Violations,
     error::{Internal, ToolFailed, UnknownTool},
     schema::InputProblem,
     text::Clean,
@@ -147,9 +147,7 @@ fn with_http(packs: Packs, fetcher: Arc<Fetcher>) -> Result<Packs, Violations> {
         let url = input.get("url").and_then(Value::as_str).unwrap_or_default();
         let wrong = |message: String| InputProblem { pointer: "/url".to_owned(), message };
         let host = http::host_of(url).map_err(|problem| wrong(problem.to_string()))?;
-        let host =
-            named(&host).ok_or_else(|| wrong("has a host that cannot be named".to_owned()))?;
-        Ok(vec![Capability::NetHost(host)])
+        Ok(vec![host.capability()])
     }))
 }
 
@@ -186,21 +184,13 @@ fn with_shell(
     }))
 }
 
-/// A host as capabilities name it.
-fn named(host: &http::Host) -> Option<HostName> {
-    match host.ip() {
-        Some(IpAddr::V6(address)) => HostName::parse(&format!("[{address}]")),
-        _ => HostName::parse(host.as_str()),
-    }
-}
-
 /// Fetches a page, from where the caller's grants reach at this moment.
 async fn get(
     fetcher: &Fetcher,
     input: &http::GetInput,
     context: &Context,
 ) -> Result<http::Page, ToolFailure> {
-    let reach = |host: &http::Host| match named(host).and_then(|host| context.reach(&host)) {
+    let reach = |host: &http::Host| match context.reach(host.name()) {
         Some(Reach::Public) => http::Reach::Public,
         Some(Reach::Named) => http::Reach::Named,
         None => http::Reach::No("it was not granted".to_owned()),
@@ -214,10 +204,7 @@ async fn get(
         reach: &reach,
     };
     let fetched = fetcher.fetch(get).await.map_err(|problem| match problem {
-        http::HttpProblem::NotGranted { host, why } => match named(&host) {
-            Some(host) => context.missing(&Capability::NetHost(host)),
-            None => http::HttpProblem::NotGranted { host, why }.error(),
-        },
+        http::HttpProblem::NotGranted { host, .. } => context.missing(&host.capability()),
         other => other.error(),
     })?;
     // What a server says of its limits is worth knowing.

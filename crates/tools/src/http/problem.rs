@@ -90,7 +90,7 @@ fn takes(host: &Host, by_address: bool) -> String {
     if by_address {
         "a grant of that very address".to_owned()
     } else {
-        format!("the capability {}", Quoted::new(&host.capability()))
+        format!("the capability {}", Quoted::new(&host.capability().to_string()))
     }
 }
 
@@ -108,7 +108,7 @@ impl HttpProblem {
                 InvalidInput::new(tool, vec![problem]).into()
             }
             Self::NotGranted { host, .. } => {
-                let capability = host.capability();
+                let capability = host.capability().to_string();
                 let grant = format!("tollgate grant {capability} --session NAME --for 1h");
                 CapabilityMissing::new(tool, capability, Clean::already(grant)).into()
             }

@@ -3,20 +3,25 @@
 use std::{fmt, net::IpAddr};
 
 use reqwest::Url;
-use tollgate_contract::{Quoted, text::Clean};
+use tollgate_contract::{Capability, HostName, Quoted, text::Clean};
 
 use super::{HttpProblem, LONGEST_URL};
 
-/// A host as permissions name it: lower-case, without a final dot, an IP address as it is usually written.
+/// A host as capabilities name it, and the address that it is, if it is no name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host {
-    name: String,
+    name: HostName,
     ip: Option<IpAddr>,
 }
 
 impl Host {
     /// The name or the address.
     pub fn as_str(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// The same, as capabilities name it.
+    pub fn name(&self) -> &HostName {
         &self.name
     }
 
@@ -26,14 +31,14 @@ impl Host {
     }
 
     /// The capability that names this host.
-    pub fn capability(&self) -> String {
-        format!("net:{}", self.name)
+    pub fn capability(&self) -> Capability {
+        Capability::NetHost(self.name.clone())
     }
 }
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        self.name.fmt(f)
     }
 }
 
@@ -96,12 +101,10 @@ impl Target {
         let ip = ip.map(|ip| ip.to_canonical());
         if let Some(ip) = ip {
             url.set_ip_host(ip).map_err(|()| unreadable("its host cannot be read"))?;
-            return Ok(Self { url, host: Host { name: ip.to_string(), ip: Some(ip) } });
         }
-        if written.split('.').any(str::is_empty) {
-            return Err(unreadable("its host has an empty part"));
-        }
-        Ok(Self { url, host: Host { name: written.to_lowercase(), ip: None } })
+        let name = HostName::parse(url.host_str().unwrap_or_default());
+        let name = name.ok_or_else(|| unreadable("its host cannot be read"))?;
+        Ok(Self { url, host: Host { name, ip } })
     }
 }
 

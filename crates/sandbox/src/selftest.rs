@@ -102,16 +102,11 @@ pub(crate) async fn run(sandbox: &Sandbox, tier: Tier, extra: &Extra) -> Report 
             return report;
         }
     };
-    let (questions, orphan, memory, fork) = tokio::join!(
-        stage.try_task(sandbox, tier, extra, Task::Questions),
-        stage.try_task(sandbox, tier, extra, Task::Orphan),
-        stage.try_task(sandbox, tier, extra, Task::Memory),
-        stage.try_task(sandbox, tier, extra, Task::Fork),
-    );
-    judge_questions(&mut report, questions);
-    judge_orphan(&mut report, &stage, orphan).await;
-    judge_memory(&mut report, memory);
-    judge_fork(&mut report, fork);
+    // One after another: without a user namespace their processes count together.
+    judge_questions(&mut report, stage.try_task(sandbox, tier, extra, Task::Questions).await);
+    judge_memory(&mut report, stage.try_task(sandbox, tier, extra, Task::Memory).await);
+    judge_fork(&mut report, stage.try_task(sandbox, tier, extra, Task::Fork).await);
+    judge_orphan(&mut report, &stage, sandbox, extra).await;
     let secret = fs::read(stage.outside.join("secret")).ok();
     report.that("what is outside is as it was", secret.as_deref() == Some(SECRET), "compared");
     report
@@ -189,8 +184,10 @@ impl Stage {
 }
 
 fn grant(root: PathBuf, task: Task) -> Grant {
-    let wall =
-        if task == Task::Orphan { Duration::from_millis(200) } else { Duration::from_secs(10) };
+    let wall = match task {
+        Task::Orphan(milliseconds) => Duration::from_millis(milliseconds),
+        _ => Duration::from_secs(10),
+    };
     let limits = Limits {
         wall,
         memory_bytes: 64 << 20,
@@ -267,27 +264,28 @@ fn judge_layers(report: &mut Report, layers: &Layers) {
     report.machine.uid = layers.uids.split_ascii_whitespace().next().unwrap_or_default().to_owned();
 }
 
-async fn judge_orphan(
-    report: &mut Report,
-    stage: &Stage,
-    tried: Result<(Finished, Layers), SandboxError>,
-) {
-    let ended = match tried {
-        Ok((finished, _)) => finished.ended,
-        Err(error) => return report.that("a tree ends at its deadline", false, error.to_string()),
-    };
-    let root = stage.root(Task::Orphan);
-    let beats = || ["beat-child", "beat-session"].map(|name| fs::read(root.join(name)).ok());
-    let first = beats();
-    tokio::time::sleep(Duration::from_millis(30)).await;
-    let second = beats();
-    let lived = first.iter().all(Option::is_some);
-    let held = ended == Ended::Deadline && lived && first == second;
-    report.that(
-        "a tree ends at its deadline, with what left it",
-        held,
-        format!("ended: {ended:?}, lived: {lived}, silent: {}", first == second),
-    );
+/// Leaves processes behind and lets the deadline come. On a slow machine they may not have begun by then, and are
+/// given more time.
+async fn judge_orphan(report: &mut Report, stage: &Stage, sandbox: &Sandbox, extra: &Extra) {
+    let guarantee = "a tree ends at its deadline, with what left it";
+    for milliseconds in [60, 500, 5000] {
+        let task = Task::Orphan(milliseconds);
+        let ended = match stage.try_task(sandbox, report.tier, extra, task).await {
+            Ok((finished, _)) => finished.ended,
+            Err(error) => return report.that(guarantee, false, error.to_string()),
+        };
+        let root = stage.root(task);
+        let beats = || ["beat-child", "beat-session"].map(|name| fs::read(root.join(name)).ok());
+        let first = beats();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let second = beats();
+        if first.iter().any(Option::is_none) && milliseconds < 5000 {
+            continue;
+        }
+        let silent = first == second;
+        let held = ended == Ended::Deadline && first.iter().all(Option::is_some) && silent;
+        return report.that(guarantee, held, format!("ended: {ended:?}, silent: {silent}"));
+    }
 }
 
 fn judge_memory(report: &mut Report, tried: Result<(Finished, Layers), SandboxError>) {

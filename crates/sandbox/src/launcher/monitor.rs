@@ -84,6 +84,8 @@ fn supervise(
             let mut layers = Layers { memory_by, idmapped, ..Layers::default() };
             if plan.probe.is_some() {
                 look_at(process, &mut layers);
+                rustix::io::write(&run.status, b"g")
+                    .map_err(|e| Problem::new("probe", "begin", e.into()))?;
             }
             write_frame(daemon, &Report::Started { layers })
                 .map_err(|e| Problem::new("report", "started", e))?;
@@ -154,7 +156,16 @@ fn born(
         Forked::Child => {
             // Without these the child would keep its own beginning, and its monitor's end, from being noticed.
             drop((ready, status));
-            init::main(Born { plan, shared, trees, ids, go, status: theirs, stdio })
+            init::main(Born {
+                plan,
+                shared,
+                counted: cgroup.is_some(),
+                trees,
+                ids,
+                go,
+                status: theirs,
+                stdio,
+            })
         }
         Forked::Parent(process) => {
             drop((stdio, theirs, go, trees));

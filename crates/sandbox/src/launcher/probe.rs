@@ -48,7 +48,7 @@ pub(super) fn run(plan: &Plan, targets: &Targets, inside: &Path) -> i32 {
             let written = written.and_then(|text| io::stdout().write_all(&text));
             i32::from(written.is_err())
         }
-        Task::Orphan => orphan(inside),
+        Task::Orphan(_) => orphan(inside),
         Task::Memory => memory(),
         Task::Fork => fork(),
     }

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{LauncherFailed, NotStarted, SandboxError, Unavailable},
     grant::{Ended, Exit, Finished, Grant, Output, Tier, TierChoice, Usage},
-    launcher::{self, CANCEL, FLOOD},
+    launcher::{self, CANCEL, FLOOD, THERE},
     plan::{Layers, Plan, Report as RunReport, Targets, frame_length, write_frame},
     selftest::Report,
 };
@@ -220,13 +220,8 @@ impl Sandbox {
         let unusable = io_failed("cannot be used");
         let (stdout, out) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
         let (stderr, err) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
-        let (ours, theirs) =
-            StdUnixStream::pair().map_err(LauncherFailed::new("cannot be used"))?;
-        self.hand_over([theirs.into(), stdin, out, err]).await?;
-
+        let (mut read, mut write) = self.monitor(&[stdin, out, err]).await?;
         let failed = LauncherFailed::new("is gone");
-        ours.set_nonblocking(true).map_err(&failed)?;
-        let (mut read, mut write) = UnixStream::from_std(ours).map_err(&failed)?.into_split();
         write.write_all(&frame).await.map_err(&failed)?;
         match read_report(&mut read).await? {
             RunReport::Started { layers } => Ok(Started {
@@ -244,17 +239,22 @@ impl Sandbox {
         }
     }
 
-    /// Hands descriptors to the launcher, to a new one if the old one is dead.
-    async fn hand_over(&self, fds: [OwnedFd; 4]) -> Result<(), SandboxError> {
-        for attempt in 0..2 {
+    /// Has a launcher make a monitor, which holds the streams of the program. A launcher may die any time; a monitor
+    /// that never said a word was never there, and another launcher can be asked.
+    async fn monitor(
+        &self,
+        streams: &[OwnedFd; 3],
+    ) -> Result<(OwnedReadHalf, OwnedWriteHalf), SandboxError> {
+        let mut problem = io::Error::from(io::ErrorKind::NotConnected);
+        for _ in 0..3 {
             let launcher = self.launcher().await?;
-            match send(&launcher, &fds).await {
-                Ok(()) => return Ok(()),
-                Err(error) if attempt > 0 => return Err(LauncherFailed::new("is gone")(error)),
-                Err(_) => self.forget(&launcher).await,
+            match hand_over(&launcher, streams).await {
+                Ok(run) => return Ok(run.into_split()),
+                Err(error) => problem = error,
             }
+            self.forget(&launcher).await;
         }
-        Ok(())
+        Err(LauncherFailed::new("is gone")(problem))
     }
 
     async fn forget(&self, dead: &Arc<UnixStream>) {
@@ -297,18 +297,29 @@ fn start_launcher(launcher: &LauncherProgram) -> Result<UnixStream, SandboxError
     UnixStream::from_std(ours).map_err(failed)
 }
 
-async fn send(launcher: &UnixStream, fds: &[OwnedFd; 4]) -> io::Result<()> {
+/// Hands over the streams, and waits for a word of whoever has them now.
+async fn hand_over(launcher: &UnixStream, streams: &[OwnedFd; 3]) -> io::Result<UnixStream> {
+    let (ours, theirs) = StdUnixStream::pair()?;
     launcher
         .async_io(Interest::WRITABLE, || {
-            let borrowed = fds.each_ref().map(AsFd::as_fd);
+            let [stdin, stdout, stderr] = streams.each_ref().map(AsFd::as_fd);
+            let fds = [theirs.as_fd(), stdin, stdout, stderr];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
             let sent =
                 sendmsg(launcher, &[IoSlice::new(b"r")], &mut ancillary, SendFlags::NOSIGNAL);
             sent.map(drop).map_err(Into::into)
         })
-        .await
+        .await?;
+    // Who keeps this end would wait for a dead one.
+    drop(theirs);
+    ours.set_nonblocking(true)?;
+    let mut run = UnixStream::from_std(ours)?;
+    match run.read_u8().await? {
+        THERE => Ok(run),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// A program that runs. Dropping it ends the program and everything that it started.

@@ -26,6 +26,8 @@ use crate::{
     sys::{self, Forked},
 };
 
+/// The first that a monitor says.
+pub(crate) const THERE: u8 = b't';
 /// What the daemon may say while a run goes on. Closing the socket says [`CANCEL`].
 pub(crate) const CANCEL: u8 = b'c';
 /// More output than anybody reads.
@@ -40,6 +42,8 @@ pub(super) fn main(handed: Handed, shared: &Shared) -> ! {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Handed { run, stdin, stdout, stderr } = handed;
     let mut daemon = UnixStream::from(run);
+    // From here on the run has somebody. Without this word the daemon asks another launcher.
+    let _ = rustix::io::write(&daemon, &[THERE]);
     let told = match read_frame::<Plan>(&mut daemon) {
         Ok(plan) => supervise(&plan, shared, &mut daemon, [stdin, stdout, stderr]),
         Err(_) => std::process::exit(1),

@@ -158,7 +158,7 @@ impl Sandbox {
         let (stdin, ours) = pipe_with(PipeFlags::CLOEXEC).map_err(io_failed("cannot be used"))?;
         let mut started = self.begin(tier, grant, argv, &Extra::default(), stdin).await?;
         let ours =
-            pipe::Sender::from_owned_fd(ours).map_err(LauncherFailed::new("cannot be used"))?;
+            pipe::Sender::from_owned_fd(ours).map_err(LauncherFailed::when("cannot be used"))?;
         started.stdin = Some(ours);
         Ok(started)
     }
@@ -173,7 +173,7 @@ impl Sandbox {
     ) -> Result<(Finished, Layers), SandboxError> {
         let began = Instant::now();
         let nothing =
-            std::fs::File::open("/dev/null").map_err(LauncherFailed::new("cannot be used"))?;
+            std::fs::File::open("/dev/null").map_err(LauncherFailed::when("cannot be used"))?;
         let started = tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok((never_started(), Layers::default())),
@@ -216,12 +216,12 @@ impl Sandbox {
             weaken: extra.weaken.clone(),
         };
         let mut frame = Vec::new();
-        write_frame(&mut frame, &plan).map_err(LauncherFailed::new("takes no such plan"))?;
+        write_frame(&mut frame, &plan).map_err(LauncherFailed::when("takes no such plan"))?;
         let unusable = io_failed("cannot be used");
         let (stdout, out) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
         let (stderr, err) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
         let (mut read, mut write) = self.monitor(&[stdin, out, err]).await?;
-        let failed = LauncherFailed::new("is gone");
+        let failed = LauncherFailed::when("is gone");
         write.write_all(&frame).await.map_err(&failed)?;
         match read_report(&mut read).await? {
             RunReport::Started { layers } => Ok(Started {
@@ -254,7 +254,7 @@ impl Sandbox {
             }
             self.forget(&launcher).await;
         }
-        Err(LauncherFailed::new("is gone")(problem))
+        Err(LauncherFailed::when("is gone")(problem))
     }
 
     async fn forget(&self, dead: &Arc<UnixStream>) {
@@ -280,7 +280,7 @@ impl Sandbox {
 }
 
 fn start_launcher(launcher: &LauncherProgram) -> Result<UnixStream, SandboxError> {
-    let failed = LauncherFailed::new("cannot be started");
+    let failed = LauncherFailed::when("cannot be started");
     let (ours, theirs) = StdUnixStream::pair().map_err(&failed)?;
     // Nobody waits for it by name: the runtime reaps it, and its socket says when it is gone.
     tokio::process::Command::new(&launcher.program)
@@ -388,13 +388,13 @@ async fn finished(
         RunReport::Finished { exit, ended, usage } => Ok((exit, ended, usage)),
         RunReport::Failed { stage, problem } => Err(NotStarted { stage, problem }.into()),
         RunReport::Started { .. } => {
-            Err(LauncherFailed::new("is gone")(io::Error::other("it began twice")))
+            Err(LauncherFailed::when("is gone")(io::Error::other("it began twice")))
         }
     }
 }
 
 async fn read_report(from: &mut OwnedReadHalf) -> Result<RunReport, SandboxError> {
-    let failed = LauncherFailed::new("is gone");
+    let failed = LauncherFailed::when("is gone");
     let mut length = [0; 4];
     from.read_exact(&mut length).await.map_err(&failed)?;
     let mut body = vec![0; frame_length(length).map_err(&failed)?];
@@ -403,7 +403,7 @@ async fn read_report(from: &mut OwnedReadHalf) -> Result<RunReport, SandboxError
 }
 
 fn io_failed(doing: &'static str) -> impl Fn(rustix::io::Errno) -> SandboxError {
-    move |error| LauncherFailed::new(doing)(error.into())
+    move |error| LauncherFailed::when(doing)(error.into())
 }
 
 /// What is told of a run that was cancelled before it began.

@@ -162,7 +162,7 @@ impl Stage {
         extra: &Extra,
         task: Task,
     ) -> Result<(Finished, Layers), SandboxError> {
-        let failed = crate::error::LauncherFailed::new("cannot be tried");
+        let failed = crate::error::LauncherFailed::when("cannot be tried");
         let root = self.root(task);
         fs::create_dir(&root).map_err(&failed)?;
         open_to_all(&root).map_err(&failed)?;

@@ -4,8 +4,9 @@
 //! counterparts, the growth of redaction on hostile input; then the gate as a whole: serving against a
 //! bare handler, the ledger against plain inserts, and the daemon's start, memory and restart. Last the
 //! governor by itself: what rules and forecasts add to a decision, how fast scenarios are simulated and a
-//! history is asked again, and whether forecasts come true as often as they say; and the tools for files and the
-//! web: what a safe read costs more than a plain one, and what the cache saves. Absolute
+//! history is asked again, and whether forecasts come true as often as they say; and the tools: what a safe read
+//! costs more than a plain one, what the cache of pages saves, and what it costs to run a command confined,
+//! next to bubblewrap. Absolute
 //! numbers are this machine's; the ratios are what can be compared. The run ends with a failure when the
 //! engines disagree about a call, when a document is not what its row says, or when an answer is no 200:
 //! times of different work would compare nothing.
@@ -24,6 +25,7 @@ mod lifetime;
 mod measure;
 mod policy;
 mod sample;
+mod sandbox;
 mod serving;
 mod simulate;
 mod throughput;
@@ -37,6 +39,10 @@ use measure::{ROUNDS, TURN, WARM_UP};
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 fn main() -> ExitCode {
+    // As the product's binary does: the launcher of the sandbox is this binary, under another name.
+    if tollgate_sandbox::launcher::wanted() {
+        return tollgate_sandbox::launcher::main();
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -50,7 +56,7 @@ fn main() -> ExitCode {
 type Section = fn() -> Result<(), Box<dyn Error>>;
 
 /// What can be asked for by name. Without a name all of them run, in this order.
-const SECTIONS: [(&str, Section); 19] = [
+const SECTIONS: [(&str, Section); 20] = [
     ("policy", policy::section),
     ("throughput", throughput::section),
     ("hostile", hostile),
@@ -70,6 +76,7 @@ const SECTIONS: [(&str, Section); 19] = [
     ("calibration", governor::calibration::section),
     ("fs", tools::files),
     ("http-cache", tools::pages),
+    ("sandbox", sandbox::section),
 ];
 
 fn hostile() -> Result<(), Box<dyn Error>> {

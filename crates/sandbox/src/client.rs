@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{LauncherFailed, NotStarted, SandboxError, Unavailable},
     grant::{Ended, Exit, Finished, Grant, Output, Tier, TierChoice, Usage},
-    launcher::{self, CANCEL, FLOOD},
+    launcher::{self, CANCEL, FLOOD, THERE},
     plan::{Layers, Plan, Report as RunReport, Targets, frame_length, write_frame},
     selftest::Report,
 };
@@ -158,7 +158,7 @@ impl Sandbox {
         let (stdin, ours) = pipe_with(PipeFlags::CLOEXEC).map_err(io_failed("cannot be used"))?;
         let mut started = self.begin(tier, grant, argv, &Extra::default(), stdin).await?;
         let ours =
-            pipe::Sender::from_owned_fd(ours).map_err(LauncherFailed::new("cannot be used"))?;
+            pipe::Sender::from_owned_fd(ours).map_err(LauncherFailed::when("cannot be used"))?;
         started.stdin = Some(ours);
         Ok(started)
     }
@@ -173,7 +173,7 @@ impl Sandbox {
     ) -> Result<(Finished, Layers), SandboxError> {
         let began = Instant::now();
         let nothing =
-            std::fs::File::open("/dev/null").map_err(LauncherFailed::new("cannot be used"))?;
+            std::fs::File::open("/dev/null").map_err(LauncherFailed::when("cannot be used"))?;
         let started = tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok((never_started(), Layers::default())),
@@ -216,17 +216,12 @@ impl Sandbox {
             weaken: extra.weaken.clone(),
         };
         let mut frame = Vec::new();
-        write_frame(&mut frame, &plan).map_err(LauncherFailed::new("takes no such plan"))?;
+        write_frame(&mut frame, &plan).map_err(LauncherFailed::when("takes no such plan"))?;
         let unusable = io_failed("cannot be used");
         let (stdout, out) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
         let (stderr, err) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
-        let (ours, theirs) =
-            StdUnixStream::pair().map_err(LauncherFailed::new("cannot be used"))?;
-        self.hand_over([theirs.into(), stdin, out, err]).await?;
-
-        let failed = LauncherFailed::new("is gone");
-        ours.set_nonblocking(true).map_err(&failed)?;
-        let (mut read, mut write) = UnixStream::from_std(ours).map_err(&failed)?.into_split();
+        let (mut read, mut write) = self.monitor(&[stdin, out, err]).await?;
+        let failed = LauncherFailed::when("is gone");
         write.write_all(&frame).await.map_err(&failed)?;
         match read_report(&mut read).await? {
             RunReport::Started { layers } => Ok(Started {
@@ -244,17 +239,22 @@ impl Sandbox {
         }
     }
 
-    /// Hands descriptors to the launcher, to a new one if the old one is dead.
-    async fn hand_over(&self, fds: [OwnedFd; 4]) -> Result<(), SandboxError> {
-        for attempt in 0..2 {
+    /// Has a launcher make a monitor, which holds the streams of the program. A launcher may die any time; a monitor
+    /// that never said a word was never there, and another launcher can be asked.
+    async fn monitor(
+        &self,
+        streams: &[OwnedFd; 3],
+    ) -> Result<(OwnedReadHalf, OwnedWriteHalf), SandboxError> {
+        let mut problem = io::Error::from(io::ErrorKind::NotConnected);
+        for _ in 0..3 {
             let launcher = self.launcher().await?;
-            match send(&launcher, &fds).await {
-                Ok(()) => return Ok(()),
-                Err(error) if attempt > 0 => return Err(LauncherFailed::new("is gone")(error)),
-                Err(_) => self.forget(&launcher).await,
+            match hand_over(&launcher, streams).await {
+                Ok(run) => return Ok(run.into_split()),
+                Err(error) => problem = error,
             }
+            self.forget(&launcher).await;
         }
-        Ok(())
+        Err(LauncherFailed::when("is gone")(problem))
     }
 
     async fn forget(&self, dead: &Arc<UnixStream>) {
@@ -280,7 +280,7 @@ impl Sandbox {
 }
 
 fn start_launcher(launcher: &LauncherProgram) -> Result<UnixStream, SandboxError> {
-    let failed = LauncherFailed::new("cannot be started");
+    let failed = LauncherFailed::when("cannot be started");
     let (ours, theirs) = StdUnixStream::pair().map_err(&failed)?;
     // Nobody waits for it by name: the runtime reaps it, and its socket says when it is gone.
     tokio::process::Command::new(&launcher.program)
@@ -297,18 +297,29 @@ fn start_launcher(launcher: &LauncherProgram) -> Result<UnixStream, SandboxError
     UnixStream::from_std(ours).map_err(failed)
 }
 
-async fn send(launcher: &UnixStream, fds: &[OwnedFd; 4]) -> io::Result<()> {
+/// Hands over the streams, and waits for a word of whoever has them now.
+async fn hand_over(launcher: &UnixStream, streams: &[OwnedFd; 3]) -> io::Result<UnixStream> {
+    let (ours, theirs) = StdUnixStream::pair()?;
     launcher
         .async_io(Interest::WRITABLE, || {
-            let borrowed = fds.each_ref().map(AsFd::as_fd);
+            let [stdin, stdout, stderr] = streams.each_ref().map(AsFd::as_fd);
+            let fds = [theirs.as_fd(), stdin, stdout, stderr];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
             let sent =
                 sendmsg(launcher, &[IoSlice::new(b"r")], &mut ancillary, SendFlags::NOSIGNAL);
             sent.map(drop).map_err(Into::into)
         })
-        .await
+        .await?;
+    // Who keeps this end would wait for a dead one.
+    drop(theirs);
+    ours.set_nonblocking(true)?;
+    let mut run = UnixStream::from_std(ours)?;
+    match run.read_u8().await? {
+        THERE => Ok(run),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// A program that runs. Dropping it ends the program and everything that it started.
@@ -377,13 +388,13 @@ async fn finished(
         RunReport::Finished { exit, ended, usage } => Ok((exit, ended, usage)),
         RunReport::Failed { stage, problem } => Err(NotStarted { stage, problem }.into()),
         RunReport::Started { .. } => {
-            Err(LauncherFailed::new("is gone")(io::Error::other("it began twice")))
+            Err(LauncherFailed::when("is gone")(io::Error::other("it began twice")))
         }
     }
 }
 
 async fn read_report(from: &mut OwnedReadHalf) -> Result<RunReport, SandboxError> {
-    let failed = LauncherFailed::new("is gone");
+    let failed = LauncherFailed::when("is gone");
     let mut length = [0; 4];
     from.read_exact(&mut length).await.map_err(&failed)?;
     let mut body = vec![0; frame_length(length).map_err(&failed)?];
@@ -392,7 +403,7 @@ async fn read_report(from: &mut OwnedReadHalf) -> Result<RunReport, SandboxError
 }
 
 fn io_failed(doing: &'static str) -> impl Fn(rustix::io::Errno) -> SandboxError {
-    move |error| LauncherFailed::new(doing)(error.into())
+    move |error| LauncherFailed::when(doing)(error.into())
 }
 
 /// What is told of a run that was cancelled before it began.

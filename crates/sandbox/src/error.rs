@@ -39,7 +39,7 @@ pub struct LauncherFailed {
 }
 
 impl LauncherFailed {
-    pub(crate) fn new(doing: &'static str) -> impl Fn(io::Error) -> SandboxError {
+    pub(crate) fn when(doing: &'static str) -> impl Fn(io::Error) -> SandboxError {
         move |error| Self { doing, problem: error.to_string() }.into()
     }
 }

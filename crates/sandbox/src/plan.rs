@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) argv: Vec<String>,
     /// Instead of a program, try to get out. For the self-test.
     pub(crate) probe: Option<Targets>,
-    /// The cgroup that holds the cgroups of the runs, by controller, where there is one.
+    /// What a test switched off.
     #[cfg(feature = "weaken")]
     pub(crate) weaken: Vec<Weaken>,
 }
@@ -108,8 +108,8 @@ pub(crate) struct Targets {
 pub(crate) enum Task {
     /// Tries each thing and writes what happened as JSON.
     Questions,
-    /// Leaves a process behind that writes to a file on and on, and sleeps.
-    Orphan,
+    /// Leaves processes behind that write to a file on and on, and sleeps until its deadline, in milliseconds.
+    Orphan(u64),
     /// Takes memory until it is stopped.
     Memory,
     /// Makes processes until it is stopped.

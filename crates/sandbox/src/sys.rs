@@ -180,6 +180,6 @@ pub(crate) fn wait_for(pid: Pid, block: bool) -> io::Result<Option<Waited>> {
 pub(crate) fn attempt(number: libc::c_long, arguments: [libc::c_long; 4]) -> io::Result<i64> {
     let [a, b, c, d] = arguments;
     // SAFETY: the callers pass numbers only, or pointers to C strings and to buffers that outlive the call.
-    let done = unsafe { libc::syscall(number, a, b, c, d) };
+    let done = unsafe { libc::syscall(number, a, b, c, d, 0, 0) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
 }

@@ -145,6 +145,13 @@ impl Cgroup {
         self.folders.iter().try_for_each(|folder| fs::write(folder.join("cgroup.procs"), &pid))
     }
 
+    /// From here on nothing in it can start a process, so that ending what is there comes to an end.
+    pub(super) fn stop_forks(&self) {
+        for folder in &self.folders {
+            let _ = fs::write(folder.join("pids.max"), "0");
+        }
+    }
+
     /// Was something in it killed for want of memory?
     pub(super) fn ran_out(&self) -> bool {
         fs::read_to_string(&self.counter).is_ok_and(|counts| {

@@ -29,16 +29,21 @@ const ABI_NEEDED: ABI = ABI::V6;
 /// Address space is only a backstop: programs map far more than they use.
 const LEAST_ADDRESS_SPACE: u64 = 8 << 30;
 
+/// So many more tasks of a user than there are now.
+const BACKSTOP: u64 = 2048;
+
 /// Limits of each process, by the kernel.
-pub(super) fn limits(plan: &Plan) -> Result<(), Problem> {
+pub(super) fn limits(plan: &Plan, counted: bool) -> Result<(), Problem> {
     if !on!(plan, Limits) {
         return Ok(());
     }
     let limits = &plan.grant.limits;
-    // In a user namespace of its own only this run counts. Without one everything of this user does.
-    let others = match plan.tier {
-        Tier::Full => 1,
-        Tier::Landlock => tree::tasks_of_user(),
+    // In a user namespace of its own only this run counts. Without one everything of this user does, other runs
+    // as well: where a control group counts this one alone, the user's limit is only a backstop.
+    let others = match (plan.tier, counted) {
+        (Tier::Full, _) => 1,
+        (Tier::Landlock, true) => tree::tasks_of_user().saturating_add(BACKSTOP),
+        (Tier::Landlock, false) => tree::tasks_of_user(),
     };
     let address_space = limits.memory_bytes.saturating_mul(4).max(LEAST_ADDRESS_SPACE);
     let all = [

@@ -61,6 +61,8 @@ pub(super) enum Word {
 pub(super) struct Born<'a> {
     pub(super) plan: &'a Plan,
     pub(super) shared: &'a Shared,
+    /// Does a control group bound the processes?
+    pub(super) counted: bool,
     /// Opened by the monitor where only it can.
     pub(super) trees: Option<Trees>,
     /// The kernel-side ids to take without a user namespace, where the monitor is root.
@@ -73,13 +75,13 @@ pub(super) struct Born<'a> {
 
 /// Life inside, from the fork on.
 pub(super) fn main(born: Born<'_>) -> ! {
-    let Born { plan, shared, trees, ids, go, status, stdio } = born;
+    let Born { plan, shared, counted, trees, ids, go, status, stdio } = born;
     // The monitor closes its end without a word when it fails.
     if File::from(go).read(&mut [0; 1]).ok() != Some(1) {
         std::process::exit(1);
     }
     let mut status = File::from(status);
-    let code = match enter(plan, shared, trees, ids, stdio, &status) {
+    let code = match enter(plan, shared, counted, trees, ids, stdio, &status) {
         Ok(inside) => start(plan, &inside, &mut status),
         Err(problem) => {
             let _ = write_frame(&mut status, &Word::Failed(problem));
@@ -93,6 +95,7 @@ pub(super) fn main(born: Born<'_>) -> ! {
 fn enter(
     plan: &Plan,
     shared: &Shared,
+    counted: bool,
     trees: Option<Trees>,
     ids: Option<(u32, u32)>,
     stdio: [OwnedFd; 3],
@@ -106,7 +109,7 @@ fn enter(
     settle(&inside)?;
     only_these_descriptors(plan, stdio)?;
     watch_over(status)?;
-    confine::limits(plan)?;
+    confine::limits(plan, counted)?;
     confine::bounds(plan)?;
     confine::privileges(plan)?;
     confine::landlock(plan, &inside)?;
@@ -191,6 +194,10 @@ fn watch_over(status: &File) -> Result<(), Problem> {
 /// Starts the program and gives its own exit code. In the lesser tier this process becomes the program.
 fn start(plan: &Plan, inside: &Path, status: &mut File) -> i32 {
     if write_frame(status, &Word::Confined).is_err() {
+        return 1;
+    }
+    // A probe is looked at before it begins; it might be over too soon otherwise.
+    if plan.probe.is_some() && status.read(&mut [0; 1]).ok() != Some(1) {
         return 1;
     }
     if plan.tier == Tier::Landlock {

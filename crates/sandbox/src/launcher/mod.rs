@@ -33,7 +33,7 @@ use rustix::{
 use crate::sys::{self, Children, Forked};
 
 pub(crate) use cgroup::Cgroups;
-pub(crate) use monitor::{CANCEL, FLOOD};
+pub(crate) use monitor::{CANCEL, FLOOD, THERE};
 pub(crate) use probe::Answer;
 pub(crate) use rules::Filters;
 

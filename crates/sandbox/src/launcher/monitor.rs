@@ -9,7 +9,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, wait},
+    process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, wait},
 };
 
 use super::{
@@ -26,6 +26,8 @@ use crate::{
     sys::{self, Forked},
 };
 
+/// The first that a monitor says.
+pub(crate) const THERE: u8 = b't';
 /// What the daemon may say while a run goes on. Closing the socket says [`CANCEL`].
 pub(crate) const CANCEL: u8 = b'c';
 /// More output than anybody reads.
@@ -40,6 +42,8 @@ pub(super) fn main(handed: Handed, shared: &Shared) -> ! {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let Handed { run, stdin, stdout, stderr } = handed;
     let mut daemon = UnixStream::from(run);
+    // From here on the run has somebody. Without this word the daemon asks another launcher.
+    let _ = rustix::io::write(&daemon, &[THERE]);
     let told = match read_frame::<Plan>(&mut daemon) {
         Ok(plan) => supervise(&plan, shared, &mut daemon, [stdin, stdout, stderr]),
         Err(_) => std::process::exit(1),
@@ -58,7 +62,7 @@ struct Run<'a> {
     process: Pid,
     ended: OwnedFd,
     status: UnixStream,
-    cgroup: Option<Cgroup>,
+    cgroup: Option<&'a Cgroup>,
     deadline: Instant,
 }
 
@@ -68,35 +72,44 @@ fn supervise(
     daemon: &mut UnixStream,
     stdio: [OwnedFd; 3],
 ) -> Result<Report, Problem> {
-    let deadline = Instant::now() + plan.grant.limits.wall;
     let cgroup = if on!(plan, Limits) { shared.cgroups.make(&plan.grant.limits)? } else { None };
-    let memory_by = match &cgroup {
+    let told = supervise_in(plan, shared, daemon, stdio, cgroup.as_ref());
+    if let Some(cgroup) = &cgroup {
+        cgroup.remove();
+    }
+    told
+}
+
+fn supervise_in(
+    plan: &Plan,
+    shared: &Shared,
+    daemon: &mut UnixStream,
+    stdio: [OwnedFd; 3],
+    cgroup: Option<&Cgroup>,
+) -> Result<Report, Problem> {
+    let deadline = Instant::now() + plan.grant.limits.wall;
+    let Begun { process, status, idmapped } = begin(plan, shared, stdio, cgroup)?;
+    let ended = pidfd_open(process, PidfdFlags::empty())
+        .map_err(|e| Problem::new("watch", "pidfd_open", e.into()))?;
+    let mut run = Run { plan, process, ended, status, cgroup, deadline };
+    let memory_by = match cgroup {
         Some(_) => format!("cgroup {}", shared.cgroups.kind()),
         None => "watched".to_owned(),
     };
-    let finished = begin(plan, shared, stdio, cgroup.as_ref()).and_then(|begun| {
-        let Begun { process, status, idmapped } = begun;
-        let ended = pidfd_open(process, PidfdFlags::empty())
-            .map_err(|e| Problem::new("watch", "pidfd_open", e.into()))?;
-        let mut run = Run { plan, process, ended, status, cgroup: None, deadline };
-        run.cgroup = cgroup;
-        let finished = run.confined().and_then(|()| {
-            let mut layers = Layers { memory_by, idmapped, ..Layers::default() };
-            if plan.probe.is_some() {
-                look_at(process, &mut layers);
-            }
-            write_frame(daemon, &Report::Started { layers })
-                .map_err(|e| Problem::new("report", "started", e))?;
-            run.watch(daemon)
-        });
-        if finished.is_err() {
-            let _ = run.end();
+    let finished = run.confined().and_then(|()| {
+        let mut layers = Layers { memory_by, idmapped, ..Layers::default() };
+        if plan.probe.is_some() {
+            look_at(process, &mut layers);
+            rustix::io::write(&run.status, b"g")
+                .map_err(|e| Problem::new("probe", "begin", e.into()))?;
         }
-        if let Some(cgroup) = &run.cgroup {
-            cgroup.remove();
-        }
-        finished
+        write_frame(daemon, &Report::Started { layers })
+            .map_err(|e| Problem::new("report", "started", e))?;
+        run.watch(daemon)
     });
+    if finished.is_err() {
+        let _ = run.end();
+    }
     finished
 }
 
@@ -109,21 +122,6 @@ struct Begun {
 
 /// Forks the process, and lets it go on once everything on this side is ready.
 fn begin(
-    plan: &Plan,
-    shared: &Shared,
-    stdio: [OwnedFd; 3],
-    cgroup: Option<&Cgroup>,
-) -> Result<Begun, Problem> {
-    let begun = born(plan, shared, stdio, cgroup);
-    if begun.is_err()
-        && let Some(cgroup) = cgroup
-    {
-        cgroup.remove();
-    }
-    begun
-}
-
-fn born(
     plan: &Plan,
     shared: &Shared,
     stdio: [OwnedFd; 3],
@@ -154,7 +152,16 @@ fn born(
         Forked::Child => {
             // Without these the child would keep its own beginning, and its monitor's end, from being noticed.
             drop((ready, status));
-            init::main(Born { plan, shared, trees, ids, go, status: theirs, stdio })
+            init::main(Born {
+                plan,
+                shared,
+                counted: cgroup.is_some(),
+                trees,
+                ids,
+                go,
+                status: theirs,
+                stdio,
+            })
         }
         Forked::Parent(process) => {
             drop((stdio, theirs, go, trees));
@@ -316,24 +323,21 @@ impl Run<'_> {
     /// Ends the tree and waits until nothing of it is left.
     fn end(&self) -> Result<sys::Waited, Problem> {
         let gone = |e: io::Error| Problem::new("end", "wait", e);
-        if !on!(self.plan, Kill) {
-            let _ = kill_process(self.process, Signal::KILL);
-            return sys::wait_for(self.process, true)
-                .map_err(gone)?
-                .ok_or_else(|| gone(io::ErrorKind::Other.into()));
-        }
-        let _ = kill_process(self.process, Signal::KILL);
+        // By its descriptor: the number may be somebody else's if this is asked twice.
+        let _ = pidfd_send_signal(&self.ended, Signal::KILL);
         let waited = sys::wait_for(self.process, true).map_err(gone)?;
-        // A process namespace ends with its first process. Without one, whoever is left was handed to this
-        // process, and may fork while it is looked for: so this goes on until nobody is left.
-        loop {
+        if let Some(cgroup) = self.cgroup {
+            cgroup.stop_forks();
+        }
+        // A process namespace ends with its first process. Without one, whoever is left is handed to this process when
+        // its parent dies. Only own children are ended: their numbers are theirs until they are waited for.
+        while on!(self.plan, Kill) {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) => {}
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
                 Ok(None) => {
-                    tree::kill_all(&tree::descendants(rustix::process::getpid()));
-                    std::thread::sleep(Duration::from_micros(200));
+                    tree::kill_all(&tree::children_of(rustix::process::getpid()));
+                    std::thread::sleep(Duration::from_micros(50));
                 }
-                Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,
             }
         }

@@ -48,7 +48,7 @@ pub(super) fn run(plan: &Plan, targets: &Targets, inside: &Path) -> i32 {
             let written = written.and_then(|text| io::stdout().write_all(&text));
             i32::from(written.is_err())
         }
-        Task::Orphan => orphan(inside),
+        Task::Orphan(_) => orphan(inside),
         Task::Memory => memory(),
         Task::Fork => fork(),
     }
@@ -95,11 +95,6 @@ impl Answers {
             "a file outside cannot be changed",
             fs::OpenOptions::new().append(true).open(&secret),
         );
-        self.refused("a file outside cannot be removed", fs::remove_file(&secret));
-        self.refused(
-            "a file outside cannot be moved in",
-            fs::rename(&secret, inside.join("moved")),
-        );
         self.refused(
             "a file outside cannot be linked in",
             fs::hard_link(&secret, inside.join("linked")),
@@ -124,6 +119,12 @@ impl Answers {
         let link = inside.join("link");
         let through = std::os::unix::fs::symlink(&secret, &link).and_then(|()| fs::read(&link));
         self.refused("a link does not lead outside", through);
+        // Last, because nothing is left to try when these work.
+        self.refused("a file outside cannot be removed", fs::remove_file(&secret));
+        self.refused(
+            "a file outside cannot be moved in",
+            fs::rename(&secret, inside.join("moved")),
+        );
     }
 
     fn sockets(&mut self, targets: &Targets) {
@@ -176,6 +177,14 @@ impl Answers {
     }
 
     fn privileges(&mut self, inside: &Path) {
+        let target = CString::new(inside.as_os_str().as_bytes()).unwrap_or_default();
+        let mount = [
+            c"tmpfs".as_ptr() as libc::c_long,
+            target.as_ptr() as libc::c_long,
+            c"tmpfs".as_ptr() as libc::c_long,
+            0,
+        ];
+        self.refused("nothing can be mounted", sys::attempt(libc::SYS_mount, mount));
         let user = libc::CLONE_NEWUSER.into();
         self.refused(
             "no user namespace can be made",
@@ -186,14 +195,6 @@ impl Answers {
             std::process::exit(0);
         }
         self.refused("no process can be made in a new user namespace", forked.map(|_| ()));
-        let target = CString::new(inside.as_os_str().as_bytes()).unwrap_or_default();
-        let mount = [
-            c"tmpfs".as_ptr() as libc::c_long,
-            target.as_ptr() as libc::c_long,
-            c"tmpfs".as_ptr() as libc::c_long,
-            0,
-        ];
-        self.refused("nothing can be mounted", sys::attempt(libc::SYS_mount, mount));
         self.refused("it cannot become root", sys::attempt(libc::SYS_setuid, [0, 0, 0, 0]));
         let node = CString::new(inside.join("node").as_os_str().as_bytes()).unwrap_or_default();
         let kind = i64::from(libc::S_IFCHR | 0o666);
@@ -204,7 +205,9 @@ impl Answers {
             "no memory file can be made",
             sys::attempt(libc::SYS_memfd_create, [c"x".as_ptr() as libc::c_long, 0, 0, 0]),
         );
-        self.refused("there is no io_uring", sys::attempt(libc::SYS_io_uring_setup, [1, 0, 0, 0]));
+        let mut parameters = [0_u64; 15];
+        let ring = [1, parameters.as_mut_ptr() as libc::c_long, 0, 0];
+        self.refused("there is no io_uring", sys::attempt(libc::SYS_io_uring_setup, ring));
         self.refused(
             "there is no shared memory",
             sys::attempt(libc::SYS_shmget, [0, 4096, 0o1600, 0]),
@@ -245,6 +248,9 @@ fn describe<T, E: Display>(result: &Result<T, E>) -> String {
     }
 }
 
+/// How often a process that was left behind writes, every two milliseconds.
+const LONGEST_BEAT: u32 = 5000;
+
 /// Leaves two processes behind that keep writing, one of them in a session of its own, and waits to be ended.
 fn orphan(inside: &Path) -> i32 {
     for name in ["beat-child", "beat-session"] {
@@ -256,13 +262,19 @@ fn orphan(inside: &Path) -> i32 {
                     std::process::exit(0);
                 }
             }
-            for beat in 0_u64.. {
+            // Whoever reads the output would wait for these.
+            for stream in [0, 1, 2, init::STATUS] {
+                drop(sys::own(stream));
+            }
+            // Not without end, for the case that nobody ends them.
+            for beat in 0..LONGEST_BEAT {
                 let _ = fs::write(inside.join(name), beat.to_string());
                 std::thread::sleep(Duration::from_millis(2));
             }
+            std::process::exit(0);
         }
     }
-    std::thread::sleep(Duration::from_secs(600));
+    std::thread::sleep(Duration::from_secs(20));
     0
 }
 
@@ -289,7 +301,7 @@ fn fork() -> i32 {
     for _ in 0..200 {
         match sys::fork(0) {
             Ok(Forked::Child) => {
-                std::thread::sleep(Duration::from_secs(600));
+                std::thread::sleep(Duration::from_secs(20));
                 std::process::exit(0);
             }
             Ok(Forked::Parent(_)) => made += 1,

@@ -16,7 +16,8 @@ pub(super) fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
-fn children_of(pid: Pid) -> Vec<Pid> {
+/// The processes whose parent `pid` is.
+pub(super) fn children_of(pid: Pid) -> Vec<Pid> {
     let pid = pid.as_raw_nonzero();
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     threads
@@ -31,7 +32,7 @@ fn children_of(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Ends every descendant of this process.
+/// Ends these processes.
 pub(super) fn kill_all(found: &[Pid]) {
     for pid in found {
         let _ = kill_process(*pid, Signal::KILL);

@@ -34,7 +34,7 @@ fn hooks_aliases_and_settings_run_nothing() {
             "git -c alias.x='!echo executed > ran' x".to_owned(),
             "git -c core.pager='echo executed > ran' -c pager.log=true --paginate log".to_owned(),
             "git -c core.fsmonitor='echo executed > ran' status".to_owned(),
-            "git -c core.sshCommand='echo executed > ran' clone ssh://x/y".to_owned(),
+            "git -c core.sshCommand='echo executed > ran' clone host:path".to_owned(),
             "git -c core.editor='echo executed > ran' commit --allow-empty".to_owned(),
             "git -c diff.external='echo executed > ran' diff --no-index .git/HEAD .git/config"
                 .to_owned(),

@@ -62,12 +62,18 @@ pub struct LauncherProgram {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// What its own runtime must be told. Nothing of it reaches a confined program.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Default for LauncherProgram {
     fn default() -> Self {
         // Not the path by which it was found: that may be another file by now.
-        Self { program: "/proc/self/exe".into(), arguments: vec![launcher::MARKER.into()] }
+        Self {
+            program: "/proc/self/exe".into(),
+            arguments: vec![launcher::MARKER.into()],
+            environment: Vec::new(),
+        }
     }
 }
 
@@ -286,6 +292,7 @@ fn start_launcher(launcher: &LauncherProgram) -> Result<UnixStream, SandboxError
     tokio::process::Command::new(&launcher.program)
         .args(&launcher.arguments)
         .env_clear()
+        .envs(launcher.environment.iter().map(|(name, value)| (name, value)))
         .env(VARIABLE, "1")
         .current_dir("/")
         .stdin(OwnedFd::from(theirs))

@@ -12,7 +12,7 @@ use tollgate_sandbox::{
 fn sandbox() -> Sandbox {
     let program = env!("CARGO_BIN_EXE_tollgate-sandbox-launcher").into();
     Sandbox::start(Config {
-        launcher: LauncherProgram { program, arguments: Vec::new() },
+        launcher: LauncherProgram { program, arguments: Vec::new(), environment: Vec::new() },
         ..Config::default()
     })
 }
@@ -146,7 +146,7 @@ async fn without_a_launcher_nothing_runs() {
     let (grant, argv) = grant(folder.path(), "/bin/cat");
     let program = folder.path().join("missing");
     let config = Config {
-        launcher: LauncherProgram { program, arguments: Vec::new() },
+        launcher: LauncherProgram { program, arguments: Vec::new(), environment: Vec::new() },
         ..Config::default()
     };
     let refused = Sandbox::start(config).run(&grant, &argv, CancellationToken::new()).await;

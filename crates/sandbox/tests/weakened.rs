@@ -7,7 +7,7 @@ use tollgate_sandbox::{Config, LauncherProgram, Sandbox, Tier, Weaken};
 async fn lost(tier: Tier, weaken: &[Weaken]) -> Vec<String> {
     let program = env!("CARGO_BIN_EXE_tollgate-sandbox-launcher").into();
     let sandbox = Sandbox::start(Config {
-        launcher: LauncherProgram { program, arguments: Vec::new() },
+        launcher: LauncherProgram { program, arguments: Vec::new(), environment: Vec::new() },
         ..Config::default()
     });
     let report = sandbox.weakened_self_test(tier, weaken.to_vec()).await;

@@ -21,6 +21,16 @@ use tollgate_contract::text::Clean;
 
 use crate::{cli::Cli, exit::Exit, output::Output};
 
+/// How commands of agents are confined by this binary.
+///
+/// The allocator below takes a gigabyte of addresses in advance. In a confined process, whose memory is bounded, they
+/// would count as its own, so that the launcher is told to take them one by one.
+fn sandbox() -> tollgate_sandbox::Config {
+    let mut config = tollgate_sandbox::Config::default();
+    config.launcher.environment = vec![("MIMALLOC_ARENA_EAGER_COMMIT".into(), "0".into())];
+    config
+}
+
 /// An intent makes some dozens of small allocations, and this allocator is the quicker one at those.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

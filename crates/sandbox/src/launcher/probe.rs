@@ -236,7 +236,10 @@ impl Answers {
     fn executing(&mut self, targets: &Targets) {
         if let Some(program) = &targets.program {
             let ran = Command::new(program).env_clear().status();
-            self.refused("what is not granted cannot be executed", ran);
+            // Any other error, want of memory for one, would show nothing.
+            let held =
+                matches!(&ran, Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
+            self.that("what is not granted cannot be executed", held, describe(&ran));
         }
     }
 }

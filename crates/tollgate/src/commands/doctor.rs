@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tollgate_gate::check_kept;
 use tollgate_ledger::Reader;
-use tollgate_sandbox::{Config as SandboxConfig, Tier};
+use tollgate_sandbox::Tier;
 use tollgate_tools::shell::{Shell, ShellConfig};
 
 use super::own_key::{AGENT, CLI};
@@ -159,8 +159,7 @@ fn ledger(data: &Path) -> Check {
 /// What commands of agents can be kept from, by trying it; and what there is to run.
 fn confined(config: ShellConfig) -> Vec<Check> {
     let tried = wait(async {
-        let made =
-            tokio::task::spawn_blocking(move || Shell::new(config, SandboxConfig::default()));
+        let made = tokio::task::spawn_blocking(move || Shell::new(config, crate::sandbox()));
         let shell = made.await.map_err(|error| Failure::bad_input(error.to_string()))?;
         let tier = shell.sandbox().tier().await;
         let report =
@@ -187,14 +186,13 @@ fn confined(config: ShellConfig) -> Vec<Check> {
             "docs/sandbox.md says what the kernel must allow",
         ),
     }];
-    for check in &report.checks {
+    checks.extend(report.checks.iter().map(|check| {
         let line = format!("{}: {}", check.guarantee, check.how);
-        checks.push(if check.held {
-            Check::good("", line)
-        } else {
-            Check::note("", line, "it did not hold")
-        });
-    }
+        match check.held {
+            true => Check::good("", &check.guarantee),
+            false => Check::note("", line, "this did not hold when it was tried"),
+        }
+    }));
     let (here, missing): (Vec<_>, Vec<_>) =
         shell.resolved().iter().partition(|(_, found)| found.is_ok());
     let names = |list: &[(&String, &_)]| {

@@ -16,7 +16,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tollgate_gate::{Gate, Packs, Parts, Settings, secret_file};
 use tollgate_governor::{DEFAULT_POOL, Setup};
 use tollgate_ledger::{Ledger, Sync};
-use tollgate_sandbox::Config as SandboxConfig;
 use tollgate_server::{Address, BindError, Listening, Server};
 use tollgate_tools::{LazyShell, Toolbox, http::Fetcher, workspace::Workspaces};
 
@@ -171,7 +170,7 @@ fn toolbox(args: &ServeArgs, config: &Config, data: &Path) -> Result<Toolbox, Fa
     let workspaces = Workspaces::new(data, root, config.quota())
         .map_err(|error| Failure::bad_input(error.to_string()))?;
     let fetcher = Arc::new(Fetcher::new(config.http.clone(), data));
-    let shell = Arc::new(LazyShell::new(config.shell.clone(), SandboxConfig::default()));
+    let shell = Arc::new(LazyShell::new(config.shell.clone(), crate::sandbox()));
     Ok(Toolbox { workspaces, fetcher, shell })
 }
 

@@ -103,7 +103,7 @@ fn a_command_works_in_the_sessions_folder_and_knows_nothing_of_the_gate() {
     for cmd in [
         format!("cat {}", key.display()),
         "cat ../../admin.key".to_owned(),
-        format!("find / -name admin.key -readable"),
+        "find / -name admin.key -readable".to_owned(),
         format!("grep -r tg_key_ {} /", daemon.data().display()),
     ] {
         let out = exec(&cmd).to_string();

@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path, time::Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_gate::{WhatIfSummary, what_if};
-use tollgate_governor::{GovernorConfig, Rule, RuleConfig};
+use tollgate_governor::{DuringConfig, GovernorConfig, Rule, RuleConfig};
 use tollgate_ledger::Reader;
 
 use crate::{
@@ -68,11 +68,19 @@ fn told(written: &RuleConfig, rule: &Rule, lately: Option<&WhatIfSummary>) -> Va
         "id": rule.id(),
         "action": rule.action(),
         "condition": rule.condition(),
+        "during": written.during.as_ref().map(hours),
         "because": rule.because(),
         "examples": written.expect.len(),
         "microseconds": cost(rule),
         "matched_lately": matched,
     })
+}
+
+/// Hours in words.
+fn hours(during: &DuringConfig) -> String {
+    let days = during.days.as_ref().map_or(String::new(), |days| format!("{} ", days.join(" ")));
+    let zone = during.zone.as_deref().unwrap_or("UTC");
+    format!("{days}{} to {} {zone}", during.from, during.to)
 }
 
 /// How long an evaluation takes, about.
@@ -113,7 +121,14 @@ fn shown(governor: &GovernorConfig, rules: &[Value], lately: Option<&WhatIfSumma
                 },
                 cost.map_or_else(|| "-".to_owned(), |us| format!("{us:.1} µs")),
                 number("matched_lately").map_or_else(|| "-".to_owned(), count),
-                word("condition").unwrap_or("always").replace('\n', " "),
+                match (word("condition"), word("during")) {
+                    (None, None) => "always".to_owned(),
+                    (Some(condition), None) => condition.replace('\n', " "),
+                    (None, Some(hours)) => hours.to_owned(),
+                    (Some(condition), Some(hours)) => {
+                        format!("{hours}, {}", condition.replace('\n', " "))
+                    }
+                },
             ]);
         }
         let _ = write!(text, "\n{}", table::text(&table));

@@ -162,9 +162,10 @@ impl From<ShellError> for Error {
             | ShellError::NotAllowed { .. }
             | ShellError::Missing { .. } => invalid("/cmd", error.to_string()),
             ShellError::Cancelled => Cancelled::new(Some(tool)).into(),
-            ShellError::Sandbox(SandboxError::NotStarted(why)) => {
+            ShellError::Sandbox(SandboxError::NotStarted(why)) if why.stage() == "exec" => {
                 ToolFailed::new(tool, why.to_string()).into()
             }
+            // What else can go wrong is the machine's business, and names folders of it.
             ShellError::Sandbox(why) => SandboxUnavailable::new(tool, why.to_string()).into(),
         }
     }

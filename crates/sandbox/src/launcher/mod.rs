@@ -84,8 +84,8 @@ pub fn main() -> ExitCode {
 }
 
 fn serve(control: OwnedFd) -> io::Result<()> {
-    let filters = Filters::compile().map_err(io::Error::other)?;
-    let shared = Shared { filters, cgroups: Cgroups::find(), roots: mounts::of_root() };
+    let shared =
+        Shared { filters: Filters::make(), cgroups: Cgroups::find(), roots: mounts::of_root() };
     shared.cgroups.sweep();
     let (taken, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let mut spares: Vec<Pid> = Vec::new();

@@ -42,6 +42,8 @@ use crate::{
 const FLOOD_FACTOR: u64 = 256;
 /// No stream is a flood below this.
 const LEAST_FLOOD: u64 = 64 << 20;
+/// A launcher that has not answered by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The launcher's environment is this one variable, so that a leak of it can be noticed.
 pub(crate) const VARIABLE: &str = "TOLLGATE_SANDBOX_LAUNCHER";
 
@@ -248,9 +250,15 @@ impl Sandbox {
         let mut problem = io::Error::from(io::ErrorKind::NotConnected);
         for _ in 0..3 {
             let launcher = self.launcher().await?;
-            match hand_over(&launcher, plan, streams).await {
-                Ok(run) => return Ok(run.into_split()),
-                Err(error) => problem = error,
+            match tokio::time::timeout(PATIENCE, hand_over(&launcher, plan, streams)).await {
+                Ok(Ok(run)) => return Ok(run.into_split()),
+                Ok(Err(error)) => problem = error,
+                // Somebody may still take it: whoever does sees that nobody waits.
+                Err(_) => {
+                    return Err(LauncherFailed::when("does not answer")(
+                        io::ErrorKind::TimedOut.into(),
+                    ));
+                }
             }
             self.forget(&launcher).await;
         }

@@ -62,8 +62,10 @@ pub(super) fn main(control: OwnedFd, tell: OwnedFd, shared: &Shared) -> ! {
 fn see_through(handed: Handed, shared: &Shared, cgroup: &Result<Option<Cgroup>, Problem>) {
     let Handed { run, stdin, stdout, stderr } = handed;
     let mut daemon = UnixStream::from(run);
-    // From here on the run has somebody. Without this word the daemon asks another launcher.
-    let _ = rustix::io::write(&daemon, &[THERE]);
+    // From here on the run has somebody. Without this word the daemon asks another launcher, or has given up already.
+    if rustix::io::write(&daemon, &[THERE]).is_err() {
+        return;
+    }
     let Ok(plan) = read_frame::<Plan>(&mut daemon) else { return };
     let told = match cgroup {
         Ok(cgroup) => {

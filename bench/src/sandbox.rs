@@ -93,13 +93,7 @@ const SYSTEM: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
 
 fn bubblewrap(root: &Path, program: &str) -> Command {
     let mut command = Command::new("bwrap");
-    command.args([
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--clearenv",
-        "--as-pid-1",
-    ]);
+    command.args(["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]);
     command.args(["--ro-bind", "/usr", "/usr"]);
     for link in ["bin", "sbin", "lib", "lib64"] {
         command.arg("--symlink").arg(format!("usr/{link}")).arg(format!("/{link}"));

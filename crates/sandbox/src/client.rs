@@ -42,6 +42,8 @@ use crate::{
 const FLOOD_FACTOR: u64 = 256;
 /// No stream is a flood below this.
 const LEAST_FLOOD: u64 = 64 << 20;
+/// A launcher that has not answered by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The launcher's environment is this one variable, so that a leak of it can be noticed.
 pub(crate) const VARIABLE: &str = "TOLLGATE_SANDBOX_LAUNCHER";
 
@@ -226,9 +228,8 @@ impl Sandbox {
         let unusable = io_failed("cannot be used");
         let (stdout, out) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
         let (stderr, err) = pipe_with(PipeFlags::CLOEXEC).map_err(&unusable)?;
-        let (mut read, mut write) = self.monitor(&[stdin, out, err]).await?;
+        let (mut read, write) = self.monitor(&frame, &[stdin, out, err]).await?;
         let failed = LauncherFailed::when("is gone");
-        write.write_all(&frame).await.map_err(&failed)?;
         match read_report(&mut read).await? {
             RunReport::Started { layers } => Ok(Started {
                 stdin: None,
@@ -249,14 +250,21 @@ impl Sandbox {
     /// that never said a word was never there, and another launcher can be asked.
     async fn monitor(
         &self,
+        plan: &[u8],
         streams: &[OwnedFd; 3],
     ) -> Result<(OwnedReadHalf, OwnedWriteHalf), SandboxError> {
         let mut problem = io::Error::from(io::ErrorKind::NotConnected);
         for _ in 0..3 {
             let launcher = self.launcher().await?;
-            match hand_over(&launcher, streams).await {
-                Ok(run) => return Ok(run.into_split()),
-                Err(error) => problem = error,
+            match tokio::time::timeout(PATIENCE, hand_over(&launcher, plan, streams)).await {
+                Ok(Ok(run)) => return Ok(run.into_split()),
+                Ok(Err(error)) => problem = error,
+                // Somebody may still take it: whoever does sees that nobody waits.
+                Err(_) => {
+                    return Err(LauncherFailed::when("does not answer")(
+                        io::ErrorKind::TimedOut.into(),
+                    ));
+                }
             }
             self.forget(&launcher).await;
         }
@@ -304,8 +312,12 @@ fn start_launcher(launcher: &LauncherProgram) -> Result<UnixStream, SandboxError
     UnixStream::from_std(ours).map_err(failed)
 }
 
-/// Hands over the streams, and waits for a word of whoever has them now.
-async fn hand_over(launcher: &UnixStream, streams: &[OwnedFd; 3]) -> io::Result<UnixStream> {
+/// Hands over the plan and the streams, and waits for a word of whoever has them now.
+async fn hand_over(
+    launcher: &UnixStream,
+    plan: &[u8],
+    streams: &[OwnedFd; 3],
+) -> io::Result<UnixStream> {
     let (ours, theirs) = StdUnixStream::pair()?;
     launcher
         .async_io(Interest::WRITABLE, || {
@@ -323,6 +335,8 @@ async fn hand_over(launcher: &UnixStream, streams: &[OwnedFd; 3]) -> io::Result<
     drop(theirs);
     ours.set_nonblocking(true)?;
     let mut run = UnixStream::from_std(ours)?;
+    // Not after the other side's word: each wait for a word is a change of processes.
+    run.write_all(plan).await?;
     match run.read_u8().await? {
         THERE => Ok(run),
         _ => Err(io::ErrorKind::InvalidData.into()),

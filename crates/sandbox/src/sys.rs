@@ -33,26 +33,6 @@ pub(crate) fn fork(namespaces: i32) -> io::Result<Forked> {
     Ok(pid.map_or(Forked::Child, Forked::Parent))
 }
 
-/// How children that nobody waits for are treated.
-#[derive(Clone, Copy)]
-pub(crate) enum Children {
-    /// They vanish by themselves.
-    Forgotten,
-    /// Somebody waits for them.
-    WaitedFor,
-}
-
-/// Sets what happens with children that end.
-#[expect(unsafe_code, reason = "no safe interface sets a signal's disposition")]
-pub(crate) fn set_children(how: Children) {
-    let disposition = match how {
-        Children::Forgotten => libc::SIG_IGN,
-        Children::WaitedFor => libc::SIG_DFL,
-    };
-    // SAFETY: neither disposition runs code of ours, and the signal exists; this cannot fail.
-    unsafe { libc::signal(libc::SIGCHLD, disposition) };
-}
-
 /// Unblocks every signal and sets every signal to its default.
 #[expect(unsafe_code, reason = "no safe interface sets a signal's disposition")]
 pub(crate) fn default_signals() {

@@ -55,7 +55,7 @@ async fn each_layer_of_the_full_tier_is_missed() {
         (&[Seccomp, Network, Landlock], "reached by TCP"),
         (&[Seccomp, Network, Landlock], "abstract name"),
         (&[Pids, Kill], "a tree ends"),
-        (&[Pids, Landlock, Seccomp], "signalled"),
+        (&[Pids, Landlock, Seccomp], "the memory of a process outside"),
     ] {
         notices(Tier::Full, weaken, guarantee).await;
     }

@@ -3,11 +3,10 @@
 
 use std::{
     fs, io,
+    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
-
-use rustix::process::Pid;
 
 use super::{init::Problem, tree};
 use crate::grant::Limits;
@@ -79,37 +78,33 @@ impl Cgroups {
         }
     }
 
-    /// Makes the group of this monitor's run.
-    pub(super) fn make(&self, limits: &Limits) -> Result<Option<Cgroup>, Problem> {
+    /// Makes the group of this monitor's run, and puts the monitor in: what it starts is then in it from the
+    /// beginning, and nobody has to wait for the kernel to move it.
+    pub(super) fn make(&self) -> Result<Option<Cgroup>, Problem> {
         let name = format!("{PREFIX}{}", std::process::id());
-        let memory = limits.memory_bytes.to_string();
-        let pids = limits.processes.saturating_add(2).to_string();
-        let (folders, settings, counter) = match self {
+        let folders: Vec<PathBuf> =
+            self.folders().iter().map(|folder| folder.join(&name)).collect();
+        let Some(first) = folders.first() else { return Ok(None) };
+        let (settings, counter) = match self {
             Self::None => return Ok(None),
-            Self::V1 { memory: m, pids: p } => {
-                let (m, p) = (m.join(&name), p.join(&name));
-                let settings = vec![
-                    (m.join("memory.limit_in_bytes"), memory.clone(), true),
-                    (m.join("memory.memsw.limit_in_bytes"), memory, false),
-                    (p.join("pids.max"), pids, true),
-                ];
-                let counter = m.join("memory.oom_control");
-                (vec![m, p], settings, counter)
-            }
-            Self::V2(unified) => {
-                let group = unified.join(&name);
-                let settings = vec![
-                    (group.join("memory.max"), memory, true),
-                    (group.join("memory.swap.max"), "0".to_owned(), false),
-                    (group.join("memory.oom.group"), "1".to_owned(), false),
-                    (group.join("pids.max"), pids, true),
-                ];
-                let counter = group.join("memory.events");
-                (vec![group], settings, counter)
-            }
+            Self::V1 { pids, .. } => (
+                vec![
+                    Setting { file: first.join("memory.limit_in_bytes"), what: Bound::Memory },
+                    Setting { file: pids.join(&name).join("pids.max"), what: Bound::Processes },
+                ],
+                first.join("memory.oom_control"),
+            ),
+            Self::V2(_) => (
+                vec![
+                    Setting { file: first.join("memory.max"), what: Bound::Memory },
+                    Setting { file: first.join("pids.max"), what: Bound::Processes },
+                ],
+                first.join("memory.events"),
+            ),
         };
-        let group = Cgroup { folders, counter };
-        match group.set_up(&settings) {
+        let parents = self.folders().into_iter().map(Path::to_owned).collect();
+        let group = Cgroup { folders, parents, settings, counter };
+        match group.enter() {
             Ok(()) => Ok(Some(group)),
             Err(error) => {
                 group.remove();
@@ -119,36 +114,62 @@ impl Cgroups {
     }
 }
 
+/// A file that bounds something.
+struct Setting {
+    file: PathBuf,
+    what: Bound,
+}
+
+/// What is bounded.
+enum Bound {
+    Memory,
+    Processes,
+}
+
+/// Things that are there on some machines only: no swap, and all or nothing when memory runs out.
+const OPTIONAL: [(&str, &str); 3] =
+    [("memory.swappiness", "0"), ("memory.swap.max", "0"), ("memory.oom.group", "0")];
+
 /// The group of one run.
 pub(super) struct Cgroup {
     folders: Vec<PathBuf>,
+    /// Where the monitor came from, and goes back to.
+    parents: Vec<PathBuf>,
+    settings: Vec<Setting>,
     /// The file that counts what was killed for want of memory.
     counter: PathBuf,
 }
 
 impl Cgroup {
-    fn set_up(&self, settings: &[(PathBuf, String, bool)]) -> io::Result<()> {
-        self.folders.iter().try_for_each(|folder| match fs::create_dir(folder) {
-            // Left behind by a dead monitor that had the same number.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            made => made,
-        })?;
-        settings.iter().try_for_each(|(file, value, needed)| match fs::write(file, value) {
-            Err(error) if *needed => Err(error),
-            _ => Ok(()),
-        })
+    fn enter(&self) -> io::Result<()> {
+        for folder in &self.folders {
+            match fs::create_dir(folder) {
+                // Left behind by a dead monitor that had the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
+            for (name, value) in OPTIONAL {
+                let _ = write_existing(&folder.join(name), value);
+            }
+        }
+        move_to(&self.folders)
     }
 
-    /// Puts a process in, and with it all that it will start.
-    pub(super) fn add(&self, pid: Pid) -> io::Result<()> {
-        let pid = pid.as_raw_nonzero().to_string();
-        self.folders.iter().try_for_each(|folder| fs::write(folder.join("cgroup.procs"), &pid))
+    /// Sets what the run may use. The monitor is one process of it.
+    pub(super) fn bound(&self, limits: &Limits) -> io::Result<()> {
+        self.settings.iter().try_for_each(|setting| {
+            let value = match setting.what {
+                Bound::Memory => limits.memory_bytes,
+                Bound::Processes => limits.processes.saturating_add(3),
+            };
+            write_existing(&setting.file, &value.to_string())
+        })
     }
 
     /// From here on nothing in it can start a process, so that ending what is there comes to an end.
     pub(super) fn stop_forks(&self) {
         for folder in &self.folders {
-            let _ = fs::write(folder.join("pids.max"), "0");
+            let _ = write_existing(&folder.join("pids.max"), "0");
         }
     }
 
@@ -171,8 +192,9 @@ impl Cgroup {
         read("memory.max_usage_in_bytes").or_else(|| read("memory.peak"))
     }
 
-    /// Removes it. Nothing is in it any more; the kernel may need a moment to know.
+    /// Leaves it and removes it. Nothing else is in it any more; the kernel may need a moment to know.
     pub(super) fn remove(&self) {
+        let _ = move_to(&self.parents);
         for folder in &self.folders {
             for _ in 0..200 {
                 match fs::remove_dir(folder) {
@@ -184,6 +206,15 @@ impl Cgroup {
             }
         }
     }
+}
+
+/// Moves this process.
+fn move_to(folders: &[PathBuf]) -> io::Result<()> {
+    folders.iter().try_for_each(|folder| write_existing(&folder.join("cgroup.procs"), "0"))
+}
+
+fn write_existing(file: &Path, value: &str) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
 }
 
 /// Where this process is in a hierarchy; the empty name is version 2.

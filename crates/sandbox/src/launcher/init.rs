@@ -81,6 +81,8 @@ pub(super) fn main(born: Born<'_>) -> ! {
         std::process::exit(1);
     }
     let mut status = File::from(status);
+    // Where memory runs out this tree is ended, and not the monitor that shares its control group.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let code = match enter(plan, shared, counted, trees, ids, stdio, &status) {
         Ok(inside) => start(plan, &inside, &mut status),
         Err(problem) => {
@@ -142,7 +144,7 @@ fn own_root(plan: &Plan, trees: Option<Trees>) -> Result<PathBuf, Problem> {
     }
     let trees = match trees {
         Some(trees) => trees,
-        None => Trees::open(&plan.grant, false)?,
+        None => Trees::open(&plan.grant, false, None)?,
     };
     trees.enter()?;
     if on!(plan, Uts) {

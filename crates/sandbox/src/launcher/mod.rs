@@ -1,9 +1,9 @@
 //! The launcher: a process with clean memory, one thread and no environment, which confines others.
 //!
 //! The daemon has many threads and holds secrets, so that nothing is ever forked from it. It starts one
-//! launcher, which is the same binary under another name, and keeps it: each run is a fork of the launcher,
-//! the run's *monitor*, which makes the confined process, watches it and ends it. Starting the binary anew
-//! for each run would cost more than the whole confining (see `docs/sandbox.md` for the numbers).
+//! launcher, which is the same binary under another name, and keeps it: each run has a fork of the launcher,
+//! its *monitor*, which makes the confined process, watches it and ends it. A few monitors are forked ahead and
+//! wait at the launcher's socket; whoever takes a run says so and is replaced.
 //!
 //! Each run has a socket between daemon and monitor. When the daemon closes it, by choice or because it
 //! was killed, the monitor ends the run. Nothing needs to be done in time by anybody else.
@@ -19,18 +19,22 @@ mod tree;
 mod watch;
 
 use std::{
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
     process::ExitCode,
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Mode, OFlags},
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, WaitOptions, wait},
 };
 
-use crate::sys::{self, Children, Forked};
+use crate::sys::{self, Forked};
 
 pub(crate) use cgroup::Cgroups;
 pub(crate) use monitor::{CANCEL, FLOOD, THERE};
@@ -54,34 +58,62 @@ pub fn wanted() -> bool {
 struct Shared {
     filters: Filters,
     cgroups: Cgroups,
+    /// For workspaces of root's, where the launcher is root: the translation of their owner.
+    roots: Option<OwnedFd>,
 }
+
+/// So many monitors wait for work. Putting a process into a control group takes the kernel some ten
+/// milliseconds, which nobody has to wait for when it is done ahead.
+const SPARES: usize = 2;
+
+/// How often the launcher looks for monitors that died.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// Serves runs until the daemon is gone. Its socket is stdin.
 pub fn main() -> ExitCode {
     // A terminal's signals go to the daemon, which decides what they mean.
     let _ = rustix::process::setsid();
     let control = sys::own(0);
-    let filters = match Filters::compile() {
-        Ok(filters) => filters,
-        Err(_) => return ExitCode::FAILURE,
-    };
-    let shared = Shared { filters, cgroups: Cgroups::find() };
+    // The number must not be taken by something that matters.
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty());
+    std::mem::forget(null);
+    match serve(control) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn serve(control: OwnedFd) -> io::Result<()> {
+    let shared =
+        Shared { filters: Filters::make(), cgroups: Cgroups::find(), roots: mounts::of_root() };
     shared.cgroups.sweep();
-    sys::set_children(Children::Forgotten);
+    let (taken, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let mut spares: Vec<Pid> = Vec::new();
     loop {
-        match receive(&control) {
-            Ok(Some(handed)) => match sys::fork(0) {
+        while spares.len() < SPARES {
+            match sys::fork(0) {
                 Ok(Forked::Child) => {
-                    drop(control);
-                    sys::set_children(Children::WaitedFor);
-                    monitor::main(handed, &shared);
+                    drop(taken);
+                    monitor::main(control, tell, &shared);
                 }
-                // The daemon sees its socket close, and says that it could not be started.
-                Ok(Forked::Parent(_)) | Err(_) => drop(handed),
-            },
-            Ok(None) => return ExitCode::SUCCESS,
-            Err(Errno::INTR) => {}
-            Err(_) => return ExitCode::FAILURE,
+                Ok(Forked::Parent(pid)) => spares.push(pid),
+                // Tried again in a while.
+                Err(_) => break,
+            }
+        }
+        let mut fds =
+            [PollFd::new(&taken, PollFlags::IN), PollFd::new(&control, PollFlags::empty())];
+        let _ = poll(&mut fds, Some(&LOOK));
+        let [_, gone] = fds;
+        if gone.revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Ok(());
+        }
+        let mut number = [0; 4];
+        while rustix::io::read(&taken, &mut number) == Ok(number.len()) {
+            spares.retain(|pid| pid.as_raw_nonzero().get() != i32::from_le_bytes(number));
+        }
+        while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
+            spares.retain(|pid| *pid != ended);
         }
     }
 }

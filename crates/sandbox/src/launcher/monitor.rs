@@ -3,7 +3,10 @@
 use std::{
     fs, io,
     io::Read,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     time::{Duration, Instant},
 };
 
@@ -17,7 +20,7 @@ use super::{
     cgroup::Cgroup,
     init::{self, Born, Problem, Word},
     mounts::{INSIDE_ID, Trees, owner_that_is_not_root},
-    tree,
+    receive, tree,
     watch::{self, Disk},
 };
 use crate::{
@@ -33,27 +36,48 @@ pub(crate) const CANCEL: u8 = b'c';
 /// More output than anybody reads.
 pub(crate) const FLOOD: u8 = b'f';
 
-/// The life of a monitor.
-pub(super) fn main(handed: Handed, shared: &Shared) -> ! {
-    // What was stdin is closed. Its number must not be taken by something that matters.
-    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty());
-    std::mem::forget(null);
+/// The life of a monitor: prepares what does not depend on the run, waits for one, and sees it through.
+pub(super) fn main(control: OwnedFd, tell: OwnedFd, shared: &Shared) -> ! {
     // Whatever is left of the tree comes to this process.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let cgroup = shared.cgroups.make();
+    let handed = loop {
+        match receive(&control) {
+            Err(rustix::io::Errno::INTR) => {}
+            handed => break handed,
+        }
+    };
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let _ = rustix::io::write(&tell, &own.to_le_bytes());
+    drop((control, tell));
+    if let Ok(Some(handed)) = handed {
+        see_through(handed, shared, &cgroup);
+    }
+    if let Ok(Some(cgroup)) = &cgroup {
+        cgroup.remove();
+    }
+    std::process::exit(0)
+}
+
+fn see_through(handed: Handed, shared: &Shared, cgroup: &Result<Option<Cgroup>, Problem>) {
     let Handed { run, stdin, stdout, stderr } = handed;
     let mut daemon = UnixStream::from(run);
-    // From here on the run has somebody. Without this word the daemon asks another launcher.
-    let _ = rustix::io::write(&daemon, &[THERE]);
-    let told = match read_frame::<Plan>(&mut daemon) {
-        Ok(plan) => supervise(&plan, shared, &mut daemon, [stdin, stdout, stderr]),
-        Err(_) => std::process::exit(1),
+    // From here on the run has somebody. Without this word the daemon asks another launcher, or has given up already.
+    if rustix::io::write(&daemon, &[THERE]).is_err() {
+        return;
+    }
+    let Ok(plan) = read_frame::<Plan>(&mut daemon) else { return };
+    let told = match cgroup {
+        Ok(cgroup) => {
+            supervise(&plan, shared, &mut daemon, [stdin, stdout, stderr], cgroup.as_ref())
+        }
+        Err(problem) => Err(problem.clone()),
     };
     let report = match told {
         Ok(report) => report,
         Err(Problem { stage, problem }) => Report::Failed { stage, problem },
     };
     let _ = write_frame(&mut daemon, &report);
-    std::process::exit(0)
 }
 
 /// Everything that belongs to a run while it lives.
@@ -71,22 +95,13 @@ fn supervise(
     shared: &Shared,
     daemon: &mut UnixStream,
     stdio: [OwnedFd; 3],
-) -> Result<Report, Problem> {
-    let cgroup = if on!(plan, Limits) { shared.cgroups.make(&plan.grant.limits)? } else { None };
-    let told = supervise_in(plan, shared, daemon, stdio, cgroup.as_ref());
-    if let Some(cgroup) = &cgroup {
-        cgroup.remove();
-    }
-    told
-}
-
-fn supervise_in(
-    plan: &Plan,
-    shared: &Shared,
-    daemon: &mut UnixStream,
-    stdio: [OwnedFd; 3],
     cgroup: Option<&Cgroup>,
 ) -> Result<Report, Problem> {
+    let cgroup = cgroup.filter(|_| on!(plan, Limits));
+    if let Some(cgroup) = cgroup {
+        let set = cgroup.bound(&plan.grant.limits);
+        set.map_err(|e| Problem::new("cgroup", "limits", e))?;
+    }
     let deadline = Instant::now() + plan.grant.limits.wall;
     let Begun { process, status, idmapped } = begin(plan, shared, stdio, cgroup)?;
     let ended = pidfd_open(process, PidfdFlags::empty())
@@ -130,7 +145,9 @@ fn begin(
     let step = |what: &'static str| move |e: io::Error| Problem::new("begin", what, e);
     let root = rustix::process::geteuid().is_root();
     let trees = match plan.tier {
-        Tier::Full if root && on!(plan, Mounts) => Some(Trees::open(&plan.grant, true)?),
+        Tier::Full if root && on!(plan, Mounts) => {
+            Some(Trees::open(&plan.grant, true, shared.roots.as_ref().map(AsFd::as_fd))?)
+        }
         _ => None,
     };
     let idmapped = trees.as_ref().is_some_and(|trees| trees.idmapped);
@@ -166,7 +183,6 @@ fn begin(
         Forked::Parent(process) => {
             drop((stdio, theirs, go, trees));
             let prepared = map_user(plan, process, ids)
-                .and_then(|()| cgroup.map_or(Ok(()), |cgroup| cgroup.add(process)))
                 .and_then(|()| rustix::io::write(&ready, b"g").map_err(Into::into));
             match prepared {
                 Ok(_) => Ok(Begun { process, status, idmapped }),

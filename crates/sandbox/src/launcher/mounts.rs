@@ -62,7 +62,12 @@ pub(super) struct Trees {
 impl Trees {
     /// Opens what the grant names. `privileged` is for root in the first user namespace: it can read what the
     /// confined process could not reach by its path, and can translate owners.
-    pub(super) fn open(grant: &Grant, privileged: bool) -> Result<Self, Problem> {
+    /// `roots` is the translation for owners that are root.
+    pub(super) fn open(
+        grant: &Grant,
+        privileged: bool,
+        roots: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, Problem> {
         let mut trees = Self {
             mounts: Vec::new(),
             links: Vec::new(),
@@ -70,7 +75,7 @@ impl Trees {
             gid: SANDBOX_UID,
             idmapped: false,
         };
-        trees.open_root(grant, privileged)?;
+        trees.open_root(grant, privileged, roots)?;
         let extra = ETC.iter().map(PathBuf::from);
         let mut paths: Vec<PathBuf> = grant.read_only.iter().cloned().chain(extra).collect();
         paths.sort();
@@ -91,7 +96,12 @@ impl Trees {
         Ok(trees)
     }
 
-    fn open_root(&mut self, grant: &Grant, privileged: bool) -> Result<(), Problem> {
+    fn open_root(
+        &mut self,
+        grant: &Grant,
+        privileged: bool,
+        roots: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Problem> {
         let shown = grant.root.display().to_string();
         let owner = fs::metadata(&grant.root).map_err(|e| Problem::new("root", &shown, e))?;
         if !owner.is_dir() {
@@ -105,8 +115,15 @@ impl Trees {
         }
         let recursive = !privileged;
         if privileged {
-            let users = translation(owner.uid(), owner.gid())?;
-            let attributes = MountAttributes { flags, idmap: Some(users.as_fd()), recursive };
+            let made;
+            let users = match roots {
+                Some(users) if (owner.uid(), owner.gid()) == (0, 0) => users,
+                _ => {
+                    made = translation(owner.uid(), owner.gid())?;
+                    made.as_fd()
+                }
+            };
+            let attributes = MountAttributes { flags, idmap: Some(users), recursive };
             self.idmapped = sys::set_mount(mount.as_fd(), &attributes).is_ok();
         }
         if !self.idmapped {
@@ -193,6 +210,11 @@ pub(super) fn owner_that_is_not_root(
     }
     let gid = if owner.gid() == 0 { SANDBOX_UID } else { owner.gid() };
     Ok((owner.uid(), gid))
+}
+
+/// The translation that is wanted most, made ahead: it costs a process.
+pub(super) fn of_root() -> Option<OwnedFd> {
+    rustix::process::geteuid().is_root().then(|| translation(0, 0).ok()).flatten()
 }
 
 /// A user namespace in which the owner on disk is the confined user, for a mount to translate by.

@@ -256,6 +256,10 @@ const LONGEST_BEAT: u32 = 5000;
 
 /// Leaves two processes behind that keep writing, one of them in a session of its own, and waits to be ended.
 fn orphan(inside: &Path) -> i32 {
+    // Whoever reads these would wait for what is left behind.
+    for number in [0, 1, 2, init::STATUS] {
+        drop(sys::own(number));
+    }
     for name in ["beat-child", "beat-session"] {
         if let Ok(Forked::Child) = sys::fork(0) {
             if name == "beat-session" {
@@ -265,10 +269,6 @@ fn orphan(inside: &Path) -> i32 {
                     std::process::exit(0);
                 }
             }
-            // Whoever reads the output would wait for these.
-            for stream in [0, 1, 2, init::STATUS] {
-                drop(sys::own(stream));
-            }
             // Not without end, for the case that nobody ends them.
             for beat in 0..LONGEST_BEAT {
                 let _ = fs::write(inside.join(name), beat.to_string());
@@ -277,7 +277,7 @@ fn orphan(inside: &Path) -> i32 {
             std::process::exit(0);
         }
     }
-    std::thread::sleep(Duration::from_secs(20));
+    std::thread::sleep(Duration::from_secs(8));
     0
 }
 
@@ -304,7 +304,7 @@ fn fork() -> i32 {
     for _ in 0..200 {
         match sys::fork(0) {
             Ok(Forked::Child) => {
-                std::thread::sleep(Duration::from_secs(20));
+                std::thread::sleep(Duration::from_secs(4));
                 std::process::exit(0);
             }
             Ok(Forked::Parent(_)) => made += 1,

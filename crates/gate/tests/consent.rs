@@ -291,7 +291,7 @@ async fn an_answer_is_bound_to_the_caller_the_session_the_tool_and_the_exact_inp
     let other_tool = fixture.of(&fixture.writer, "note.twice", "a", None);
     assert_eq!(code(&with(other_tool).await), ErrorCode::ApprovalDenied);
     let spec = KeySpec {
-        policy: PolicyRef::Inline(Box::new(Policy::default())),
+        policy: PolicyRef::Inline(Box::default()),
         ..KeySpec::for_role("other", Role::Agent)
     };
     let (_, other) = fixture.gate.create_key(None, spec).await.unwrap();
@@ -498,7 +498,7 @@ async fn a_session_belongs_to_the_key_that_used_it_first() {
     let call = fixture.of(&fixture.writer, "demo.fetch", "example.com", Some("s1"));
     fixture.gate.call(call, CallOptions::default()).await.unwrap();
     let spec = KeySpec {
-        policy: PolicyRef::Inline(Box::new(Policy::default())),
+        policy: PolicyRef::Inline(Box::default()),
         ..KeySpec::for_role("thief", Role::Agent)
     };
     let (_, thief) = fixture.gate.create_key(None, spec).await.unwrap();

@@ -101,6 +101,8 @@ impl Target {
         let ip = ip.map(|ip| ip.to_canonical());
         if let Some(ip) = ip {
             url.set_ip_host(ip).map_err(|()| unreadable("its host cannot be read"))?;
+        } else if written.split('.').any(str::is_empty) {
+            return Err(unreadable("its host has an empty part"));
         }
         let name = HostName::parse(url.host_str().unwrap_or_default());
         let name = name.ok_or_else(|| unreadable("its host cannot be read"))?;

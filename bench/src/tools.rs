@@ -1,5 +1,5 @@
-//! The tools for files and the web, without the gate around them: reading a file beneath a workspace against reading it
-//! by its name, and a page from the cache against the same page from a server on this machine.
+//! The tools for files and the web, by themselves and through the gate: reading a file beneath a workspace against
+//! reading it by its name, and a page from the cache against the same page from a server on this machine.
 
 use std::{
     error::Error,
@@ -7,18 +7,31 @@ use std::{
     hint::black_box,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::Arc,
     thread,
     time::Duration,
 };
 
+use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Runtime},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use tollgate_consent::Holder;
+use tollgate_contract::{Call, Caller, Capability, Mode, Secret, Surface, Urgency};
+use tollgate_gate::{
+    CallOptions, Gate, Packs, Parts, Settings,
+    keys::{KeySpec, Role},
+};
+use tollgate_ledger::{Ledger, Sync};
+use tollgate_sandbox::Config;
 use tollgate_tools::{
+    LazyShell, Toolbox,
     fs::{ReadTextInput, read_text},
     http::{Fetcher, Get, Host, HttpConfig, Reach},
+    shell::ShellConfig,
     workspace::{Quota, Root, Workspaces},
 };
 
@@ -44,13 +57,16 @@ pub(crate) fn files() -> Result<(), Box<dyn Error>> {
     let place = folder()?;
     let runtime = runtime()?;
     let workspaces = Workspaces::new(place.path(), None, Quota::default())?;
-    let root = runtime.block_on(workspaces.open("bench"))?;
+    let gated = Gated::open(&runtime, place.path())?;
+    let root = runtime.block_on(workspaces.open(&gated.session))?;
     let mut table = table();
     for (title, size) in SIZES {
         let path = root.path().join(title);
         fs::write(&path, "x".repeat(size))?;
-        if read(&runtime, &root, title)? != fs::read_to_string(&path)? {
-            return Err("the two read different texts".into());
+        let plain = fs::read_to_string(&path)?;
+        let through = gated.call(&runtime, "fs.read_text", json!({"path": title}))?;
+        if read(&runtime, &root, title)? != plain || through["text"] != plain {
+            return Err("they read different texts".into());
         }
         table.heading(title);
         let timings = race(vec![
@@ -62,8 +78,12 @@ pub(crate) fn files() -> Result<(), Box<dyn Error>> {
                 let read = runtime.spawn_blocking(move || fs::read_to_string(path));
                 _ = black_box(runtime.block_on(read));
             }),
-            Contender::new("  fs.read_text", || {
+            Contender::new("  fs.read_text by itself", || {
                 _ = black_box(read(&runtime, &root, title));
+            }),
+            Contender::new("  fs.read_text through the gate", || {
+                let input = json!({"path": title});
+                _ = black_box(gated.call(&runtime, "fs.read_text", input));
             }),
         ]);
         rows(&mut table, &timings);
@@ -78,12 +98,70 @@ fn read(runtime: &Runtime, root: &Root, path: &str) -> Result<String, tollgate_c
     Ok(runtime.block_on(read_text(root, input))?.text)
 }
 
+/// The tools behind a gate of their own: keys, policy, capabilities, budget and record included.
+struct Gated {
+    gate: Gate,
+    key: Secret,
+    session: String,
+}
+
+impl Gated {
+    fn open(runtime: &Runtime, data: &Path) -> Result<Self, Box<dyn Error>> {
+        let toolbox = Toolbox {
+            workspaces: Workspaces::new(data, None, Quota::default())?,
+            fetcher: Arc::new(Fetcher::new(HttpConfig::default(), data)),
+            shell: Arc::new(LazyShell::new(ShellConfig::default(), Config::default())),
+        };
+        let registry = tollgate_tools::pack(Packs::new(), toolbox)?.build()?;
+        let ledger = Ledger::open(data, Sync::Process)?;
+        let _inside = runtime.enter();
+        let mut parts = Parts::new(ledger, registry, Settings::new(data));
+        // Room enough for all the calls of a race.
+        parts.governor = serde_json::from_value(json!({
+            "pools": [{"id": "bench:calls", "limit": 1_000_000_000, "window": {"kind": "fixed", "every": "1h"}}],
+            "routes": [{"pools": [{"id": "bench:calls"}]}],
+        }))?;
+        let gate = Gate::open(parts)?;
+        let session = "bench".to_owned();
+        let key = runtime.block_on(async {
+            let agent = KeySpec::for_role("agent", Role::Agent);
+            let (_, key) = gate.create_key(None, agent).await?;
+            let spec = KeySpec::for_role("approver", Role::Approver);
+            let (_, approver) = gate.create_key(None, spec).await?;
+            let by = gate.identify(Some(&approver));
+            let to = Holder { key: None, session: Some(session.clone()) };
+            let host = Capability::parse("net:127.0.0.1")
+                .map_err(|error| tollgate_contract::error::Internal::new(error.to_string()))?;
+            gate.grant_capability(&by, host, to, None, None).await?;
+            Ok::<_, tollgate_contract::Error>(key)
+        })?;
+        Ok(Self { gate, key, session })
+    }
+
+    fn call(&self, runtime: &Runtime, tool: &str, input: Value) -> Result<Value, Box<dyn Error>> {
+        let identity = self.gate.identify(Some(&self.key)).identity();
+        let call = Call {
+            caller: Caller { surface: Surface::Agent, mode: Mode::Live, identity },
+            tool: tool.to_owned(),
+            input,
+            scope: None,
+            urgency: Urgency::Normal,
+            session: Some(self.session.clone()),
+            idempotency_key: None,
+        };
+        let ended = runtime.block_on(self.gate.call(call, CallOptions::default()));
+        let ended = ended.map_err(|unfinished| format!("{:?}", unfinished.code()))?;
+        Ok(ended.output)
+    }
+}
+
 /// Times fetching.
 pub(crate) fn pages() -> Result<(), Box<dyn Error>> {
     println!("\n19. Pages: http.get from its cache against a server on this machine\n");
     let place = folder()?;
     let runtime = runtime()?;
     let fetcher = Fetcher::new(HttpConfig::default(), place.path());
+    let gated = Gated::open(&runtime, place.path())?;
     let url = format!("http://{}/", serve()?);
     let get = |use_cache| -> Result<bool, String> {
         let cancel = CancellationToken::new();
@@ -94,12 +172,16 @@ pub(crate) fn pages() -> Result<(), Box<dyn Error>> {
         Ok(black_box(fetched).page.metadata.cache_hit)
     };
     get(true)?;
-    if !get(true)? || get(false)? {
+    let through = gated.call(&runtime, "http.get", json!({"url": url}))?;
+    if !get(true)? || get(false)? || through["metadata"]["cache_hit"] != true {
         return Err("the cache was not used as it was asked for".into());
     }
     let timings = race(vec![
         Contender::new("  without the cache", || _ = get(false)),
         Contender::new("  from the cache", || _ = get(true)),
+        Contender::new("  from the cache through the gate", || {
+            _ = black_box(gated.call(&runtime, "http.get", json!({"url": url})));
+        }),
     ]);
     let mut table = table();
     rows(&mut table, &timings);

@@ -353,7 +353,7 @@ pub fn asks(tool: &ContractTool, input: &Value, layers: &Layers) -> Vec<AskMatch
 }
 
 /// Must a person answer first?
-fn check_approval(
+pub fn check_approval(
     tool: &ContractTool,
     input: &Value,
     layers: &Layers,

@@ -16,7 +16,9 @@ mod selector;
 mod trade;
 
 pub use ask::{AskRule, Condition};
-pub use evaluate::{Evaluation, Request, asks, check_input, check_policy, check_trade, evaluate};
+pub use evaluate::{
+    Evaluation, Request, asks, check_approval, check_input, check_policy, check_trade, evaluate,
+};
 pub use layers::Layers;
 pub use load::{Format, PolicyError, PolicySet};
 pub use policy::Policy;

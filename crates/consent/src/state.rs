@@ -24,6 +24,8 @@ pub struct Limits {
     pub usable_ms: i64,
     /// How long what is over is remembered.
     pub remembered_ms: i64,
+    /// How much of it at most.
+    pub remembered: usize,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             grants: 10_000,
             usable_ms: 60 * 60 * 1000,
             remembered_ms: 24 * 60 * 60 * 1000,
+            remembered: 5_000,
         }
     }
 }
@@ -459,17 +462,25 @@ impl Consent {
     /// What has been over for long and need not be remembered.
     pub fn forgotten(&self, now_ms: i64) -> (Vec<ApprovalId>, Vec<GrantId>) {
         let before = now_ms - self.limits.remembered_ms;
-        let is_old = |item: &&Item| {
-            let last = item.answers.last().map_or(item.asked.since_ms, |answer| answer.at_ms);
-            let is_over = match item.state(now_ms) {
-                State::Pending => false,
-                // The grant that came of it lives by itself.
-                State::Approved => item.capability().is_some(),
-                State::Denied | State::Expired | State::Used => true,
-            };
-            is_over && last < before && (item.capability().is_some() || item.ends_ms() < before)
+        let is_over = |item: &&Item| match item.state(now_ms) {
+            State::Pending => false,
+            // The grant that came of it lives by itself.
+            State::Approved => item.capability().is_some(),
+            State::Denied | State::Expired | State::Used => true,
         };
-        let items = self.items.values().filter(is_old).map(|item| item.asked.id).collect();
+        let is_old = |item: &Item| {
+            let last = item.answers.last().map_or(item.asked.since_ms, |answer| answer.at_ms);
+            last < before && (item.capability().is_some() || item.ends_ms() < before)
+        };
+        let over: Vec<&Item> = self.items.values().filter(is_over).collect();
+        // The oldest come first.
+        let too_many = over.len().saturating_sub(self.limits.remembered);
+        let items = over
+            .iter()
+            .enumerate()
+            .filter(|(place, item)| *place < too_many || is_old(item))
+            .map(|(_, item)| item.asked.id)
+            .collect();
         let is_over = |grant: &&Grant| grant.until_ms.is_some_and(|until| until < before);
         let grants = self.grants.values().filter(is_over).map(|grant| grant.id).collect();
         (items, grants)

@@ -100,6 +100,7 @@ impl World {
             grants: 30,
             usable_ms: 500,
             remembered_ms: 1000,
+            remembered: 4,
         });
         Self { state, changes: Vec::new(), now: 1_000, ids: 0, used: HashSet::new() }
     }

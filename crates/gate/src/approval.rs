@@ -66,6 +66,8 @@ enum Found {
     Yes(Given),
     Waits(Box<Item>),
     No(Error),
+    /// It was used by another call.
+    Gone,
     Nothing,
 }
 
@@ -89,15 +91,29 @@ impl Arrived {
             changes.borrow_and_update();
             let facts = |id| Facts::Approval { matched: asks.clone(), approval: Some(id) };
             let layer = asks.first().map(|ask| ask.layer);
-            match self.found(principal, tool, &binding, waits_for, &asks)? {
+            let found = self.found(principal, tool, &binding, waits_for, &asks)?;
+            if matches!(found, Found::Gone) && self.options.approval.is_none() {
+                // The same call was made twice, and the other one has used the answer: this one is asked anew.
+                waits_for = None;
+                continue;
+            }
+            match found {
                 Found::Yes(given) => {
                     self.explain.pass(facts(given.id));
                     return Ok(Approval::Given(given));
+                }
+                Found::Gone => {
+                    let id = waits_for.unwrap_or_else(|| ApprovalId::from_parts(0, [0; 10]));
+                    self.explain.refuse(layer, facts(id));
+                    return Err(denied(tool, id, "it was used by another call"));
                 }
                 Found::No(error) => {
                     let id = waits_for.unwrap_or_else(|| ApprovalId::from_parts(0, [0; 10]));
                     self.explain.refuse(layer, facts(id));
                     return Err(error);
+                }
+                Found::Nothing if self.gate.closing.is_cancelled() => {
+                    return Err(self.stopped(tool.contract.name.clone()));
                 }
                 Found::Nothing => {
                     let item = self.ask_people(principal, tool, &binding, &asks).await?;
@@ -105,7 +121,8 @@ impl Arrived {
                 }
                 Found::Waits(item) => {
                     waits_for = Some(item.asked.id);
-                    if tokio::time::Instant::now() >= end {
+                    // A gate that stops does not keep anybody waiting for a person.
+                    if tokio::time::Instant::now() >= end || self.gate.closing.is_cancelled() {
                         self.explain.ask(layer, facts(item.asked.id));
                         return Ok(Approval::Waits(item));
                     }
@@ -116,6 +133,7 @@ impl Arrived {
                         _ = changes.changed() => {}
                         () = tokio::time::sleep(left) => {}
                         () = tokio::time::sleep_until(end) => {}
+                        () = self.gate.closing.cancelled() => {}
                         () = self.cancelled.cancelled() => {
                             return Err(self.stopped(tool.contract.name.clone()));
                         }
@@ -187,7 +205,7 @@ impl Arrived {
                 let gate = Arc::clone(&self.gate);
                 Ok(Found::Yes(Given { gate, id, approvers: item.asked.approvers }))
             }
-            ItemState::Approved | ItemState::Used => no("it was used by another call"),
+            ItemState::Approved | ItemState::Used => Ok(Found::Gone),
             ItemState::Expired => no("nobody answered in time, or the answer was not used in time"),
             ItemState::Denied => {
                 let last = item.answers.last();

@@ -163,6 +163,8 @@ pub(crate) struct Inner {
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
     degraded: Arc<AtomicBool>,
     pub(crate) tasks: TaskTracker,
+    /// The gate stops: nobody waits for a person any more.
+    pub(crate) closing: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -202,6 +204,7 @@ impl Gate {
             changing: Arc::default(),
             degraded,
             tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
             stop: CancellationToken::new(),
         };
         inner.check_secret()?;
@@ -299,6 +302,7 @@ impl Gate {
     /// that is recorded.
     pub async fn drain(&self, patience: Duration) {
         self.inner.tasks.close();
+        self.inner.closing.cancel();
         if tokio::time::timeout(patience, self.inner.tasks.wait()).await.is_err() {
             self.inner.stop.cancel();
             self.inner.tasks.wait().await;

@@ -7,10 +7,17 @@ use std::{
 };
 
 use serde_json::json;
-use tollgate_contract::{Error, Quoted, error::Conflict, event::Event, id::KeyId, text::Clean};
+use tollgate_contract::{
+    Error, Quoted,
+    error::{Conflict, InvalidRequest},
+    event::Event,
+    id::KeyId,
+    redact::redact_text,
+    text::Clean,
+};
 use tollgate_ledger::{Batch, Beside, NewEvent, Subject};
 
-use crate::{Gate, Principal, consent::account, gate::Inner, keys::label};
+use crate::{Gate, Principal, consent::account, gate::Inner};
 
 /// Where sessions are kept.
 const SESSIONS: &str = "sessions";
@@ -56,7 +63,11 @@ impl Inner {
         if self.is_own(session, key)? {
             return Ok(());
         }
-        label("session", session)?;
+        // It is kept and shown as it is.
+        if redact_text(session) != session {
+            let problem = "the session's name looks like a secret; choose another";
+            return Err(InvalidRequest::new(Clean::already(problem.to_owned()), Vec::new()).into());
+        }
         // The name of a key stands for its calls outside of any session.
         if KeyId::parse(session).is_ok() {
             return Err(taken(session));

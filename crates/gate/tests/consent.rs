@@ -370,6 +370,31 @@ async fn of_answers_that_race_one_wins_and_of_calls_that_race_for_a_yes_one_runs
 }
 
 #[tokio::test]
+async fn the_same_call_twice_takes_two_answers() {
+    let fixture = Fixture::new().await;
+    let start = || fixture.spawn(fixture.of(&fixture.writer, "note.add", "a", None), patient());
+    let (one, two) = (start(), start());
+    let first = fixture.until_something_waits().await;
+    fixture.answer(&fixture.approver, first, true).await.unwrap();
+    let second = fixture.until_something_waits().await;
+    assert_ne!(first, second);
+    assert_eq!(fixture.ran(), 1);
+    fixture.answer(&fixture.approver, second, true).await.unwrap();
+    one.await.unwrap().unwrap();
+    two.await.unwrap().unwrap();
+    assert_eq!(fixture.ran(), 2);
+}
+
+#[tokio::test]
+async fn a_gate_that_stops_keeps_nobody_waiting_for_a_person() {
+    let fixture = Fixture::new().await;
+    let waiting = fixture.spawn(fixture.of(&fixture.writer, "note.add", "a", None), patient());
+    let id = fixture.until_something_waits().await;
+    fixture.gate.drain(Duration::from_secs(600)).await;
+    assert_eq!(waits(&waiting.await.unwrap()), id);
+}
+
+#[tokio::test]
 async fn what_nobody_answers_in_time_is_over_and_an_answer_afterwards_comes_too_late() {
     let fixture = Fixture::new().await;
     let id = waits(&fixture.call("note.add", "a").await);

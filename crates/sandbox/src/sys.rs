@@ -53,8 +53,11 @@ pub(crate) fn default_signals() {
 #[expect(unsafe_code, reason = "closing what others may own has no safe interface")]
 pub(crate) fn close_all_but(kept: RawFd) -> io::Result<()> {
     for (first, last) in [(3, kept - 1), (kept + 1, RawFd::MAX)] {
-        // SAFETY: called right before a process becomes another program, or ends: nothing that owns one of these
-        // descriptors is used again, not even to be dropped.
+        if first > last {
+            continue;
+        }
+        // SAFETY: called when a process begins and owns none of these yet, or right before it becomes another program
+        // or ends: nothing that owns one of these descriptors is used again, not even to be dropped.
         let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         if done < 0 {
             return Err(io::Error::last_os_error());

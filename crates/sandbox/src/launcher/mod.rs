@@ -73,6 +73,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 pub fn main() -> ExitCode {
     // A terminal's signals go to the daemon, which decides what they mean.
     let _ = rustix::process::setsid();
+    // What the daemon was started with, and did not open itself, is not for this process to hold.
+    let _ = sys::close_all_but(2);
     let control = sys::own(0);
     // The number must not be taken by something that matters.
     let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty());

@@ -339,6 +339,9 @@ impl Run<'_> {
     /// Ends the tree and waits until nothing of it is left.
     fn end(&self) -> Result<sys::Waited, Problem> {
         let gone = |e: io::Error| Problem::new("end", "wait", e);
+        if self.plan.tier == Tier::Landlock && on!(self.plan, Kill) {
+            tree::stop_below(rustix::process::getpid());
+        }
         // By its descriptor: the number may be somebody else's if this is asked twice.
         let _ = pidfd_send_signal(&self.ended, Signal::KILL);
         let waited = sys::wait_for(self.process, true).map_err(gone)?;

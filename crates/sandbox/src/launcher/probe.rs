@@ -116,6 +116,14 @@ impl Answers {
         let own = inside.join("own");
         let wrote = fs::write(&own, "x").and_then(|()| fs::read(&own));
         self.that("the root can be read and written", wrote.is_ok(), describe(&wrote));
+        let set_id = fs::Permissions::from_mode(0o4755);
+        self.refused("no file can be made to run as its owner", fs::set_permissions(&own, set_id));
+        let born = std::os::unix::fs::OpenOptionsExt::mode(
+            fs::OpenOptions::new().create(true).write(true),
+            0o6755,
+        )
+        .open(inside.join("born"));
+        self.refused("no file can be born to run as its owner", born);
         let link = inside.join("link");
         let through = std::os::unix::fs::symlink(&secret, &link).and_then(|()| fs::read(&link));
         self.refused("a link does not lead outside", through);

@@ -1,7 +1,7 @@
 use super::*;
 
 /// What a filter answers, by the rules of the machine that runs it.
-fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u32; 2]) -> u32 {
+fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u32; 4]) -> u32 {
     let (mut at, mut loaded) = (0, 0);
     loop {
         let step = &program[at];
@@ -14,6 +14,8 @@ fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u32;
                     4 => architecture,
                     16 => arguments[0],
                     24 => arguments[1],
+                    32 => arguments[2],
+                    40 => arguments[3],
                     other => panic!("loads from {other}"),
                 }
             }
@@ -32,7 +34,12 @@ const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 #[test]
 fn a_filter_allows_what_is_listed_and_nothing_else() {
     let filters = Filters::make();
-    let looked_at = [libc::SYS_clone, libc::SYS_prlimit64, libc::SYS_ioctl, libc::SYS_prctl];
+    let looked_at: Vec<c_long> = [OPENS, CREATES, MODES]
+        .concat()
+        .into_iter()
+        .map(|(call, _)| call)
+        .chain([libc::SYS_clone, libc::SYS_prlimit64, libc::SYS_ioctl, libc::SYS_prctl])
+        .collect();
     for (tier, network) in [
         (Tier::Full, Network::None),
         (Tier::Full, Network::Host),
@@ -52,23 +59,23 @@ fn a_filter_allows_what_is_listed_and_nothing_else() {
                 || (network == Network::Host && SOCKETS.contains(&call));
             let expected = if listed { ALLOW } else { REFUSE };
             assert_eq!(
-                run(program, OURS, number, [0; 2]),
+                run(program, OURS, number, [0; 4]),
                 expected,
                 "{tier:?} {network:?} {number}"
             );
             // The other numbering of the same machine.
-            assert_eq!(run(program, OURS, number | 0x4000_0000, [0; 2]), REFUSE);
+            assert_eq!(run(program, OURS, number | 0x4000_0000, [0; 4]), REFUSE);
         }
-        assert_eq!(run(program, OURS ^ 1, 0, [0; 2]), libc::SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(run(program, OURS ^ 1, 0, [0; 4]), libc::SECCOMP_RET_KILL_PROCESS);
     }
 }
 
 #[test]
 fn arguments_are_looked_at() {
     let filters = Filters::make();
-    let ask = |call: c_long, arguments| {
+    let ask = |call: c_long, [a, b]: [u32; 2]| {
         let program = filters.for_run(Tier::Full, Network::None);
-        run(program, OURS, u32::try_from(call).unwrap(), arguments)
+        run(program, OURS, u32::try_from(call).unwrap(), [a, b, 0, 0])
     };
     assert_eq!(ask(libc::SYS_clone, [libc::SIGCHLD as u32, 0]), ALLOW);
     assert_eq!(ask(libc::SYS_clone, [libc::CLONE_VM as u32 | libc::CLONE_THREAD as u32, 0]), ALLOW);
@@ -81,6 +88,32 @@ fn arguments_are_looked_at() {
     assert_eq!(ask(libc::SYS_ioctl, [0, libc::TIOCSTI as u32]), REFUSE);
     assert_eq!(ask(libc::SYS_prctl, [libc::PR_SET_NAME as u32, 0]), ALLOW);
     assert_eq!(ask(libc::SYS_prctl, [libc::PR_SET_DUMPABLE as u32, 0]), REFUSE);
+}
+
+#[test]
+fn nobody_makes_a_program_that_runs_as_somebody_else() {
+    let filters = Filters::make();
+    let create = (libc::O_CREAT | libc::O_WRONLY) as u32;
+    let nameless = (libc::O_TMPFILE | libc::O_WRONLY) as u32;
+    for tier in [Tier::Full, Tier::Landlock] {
+        let program = filters.for_run(tier, Network::None);
+        let ask = |call: c_long, arguments: [u32; 4]| {
+            run(program, OURS, u32::try_from(call).unwrap(), arguments)
+        };
+        for mode in [0o4755, 0o2755, 0o6000, 0o4000] {
+            assert_ne!(ask(libc::SYS_openat, [0, 0, create, mode]), ALLOW);
+            assert_ne!(ask(libc::SYS_openat, [0, 0, nameless, mode]), ALLOW);
+            assert_eq!(ask(libc::SYS_openat, [0, 0, libc::O_DIRECTORY as u32, mode]), ALLOW);
+            assert_ne!(ask(libc::SYS_fchmod, [0, mode, 0, 0]), ALLOW);
+            assert_ne!(ask(libc::SYS_fchmodat, [0, 0, mode, 0]), ALLOW);
+            assert_ne!(ask(libc::SYS_fchmodat2, [0, 0, mode, 0]), ALLOW);
+            assert_ne!(ask(libc::SYS_mknodat, [0, 0, mode | libc::S_IFREG, 0]), ALLOW);
+        }
+        assert_eq!(ask(libc::SYS_openat, [0, 0, create, 0o1755]), ALLOW);
+        let changes = ask(libc::SYS_fchmod, [0, 0o755, 0, 0]) == ALLOW;
+        assert_eq!(changes, tier == Tier::Full);
+        assert_ne!(ask(libc::SYS_openat2, [0; 4]), ALLOW);
+    }
 }
 
 #[test]

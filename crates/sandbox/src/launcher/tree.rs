@@ -1,8 +1,8 @@
 //! Processes, seen from outside: who descends from whom, and how much memory they have.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// Every process below `pid`, without itself. A process that forks all the time may be missed once.
 pub(super) fn descendants(pid: Pid) -> Vec<Pid> {
@@ -30,6 +30,53 @@ pub(super) fn children_of(pid: Pid) -> Vec<Pid> {
                 .collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// How often is looked for processes that were forked meanwhile.
+const MOST_ROUNDS: usize = 10_000;
+
+/// Stops everything below this process, so that nothing forks any more: to end one after the other never catches up
+/// with somebody who forks as fast. What is stopped still counts against the limit of processes, so that this ends.
+pub(super) fn stop_below(of: Pid) {
+    let mut stopped: HashSet<(Pid, String)> = HashSet::new();
+    for _ in 0..MOST_ROUNDS {
+        let mut is_new = false;
+        for pid in descendants(of) {
+            // By its descriptor, and only if it is still the one that was found.
+            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            let Some(began) = began(pid) else { continue };
+            if is_below(pid, of) && stopped.insert((pid, began)) {
+                let _ = pidfd_send_signal(&process, Signal::STOP);
+                is_new = true;
+            }
+        }
+        if !is_new {
+            return;
+        }
+    }
+}
+
+/// When a process began, in the kernel's own words.
+fn began(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+}
+
+/// Does one process descend from another?
+fn is_below(pid: Pid, of: Pid) -> bool {
+    let mut at = pid;
+    // Nobody has more ancestors than there are processes.
+    for _ in 0..MOST_ROUNDS {
+        let status = fs::read_to_string(format!("/proc/{}/status", at.as_raw_nonzero()));
+        let parent = status.ok().and_then(|status| field(&status, "PPid:")?.parse().ok());
+        match parent.and_then(Pid::from_raw) {
+            Some(parent) if parent == of => return true,
+            Some(parent) => at = parent,
+            None => return false,
+        }
+    }
+    false
 }
 
 /// Ends these processes.

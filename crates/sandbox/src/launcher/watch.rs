@@ -8,14 +8,18 @@
 use std::{
     ffi::OsString,
     fs,
-    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstatvfs, open, openat2, statat,
+        AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstatvfs, open, openat2,
+        statat,
     },
     io::Errno,
     process::Pid,
@@ -31,6 +35,9 @@ const WALK_AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Walking takes at most one part in this many of the time.
 const SHARE_OF_TIME: u32 = 8;
+
+/// Folders that are nested deeper take longer to walk than anybody has a use for them.
+const DEEPEST: usize = 256;
 
 /// Looks at the root of one run.
 pub(super) struct Disk {
@@ -74,22 +81,21 @@ impl Disk {
         let (mut bytes, mut files) = (self.unlinked(pids), 0_u64);
         let mut folders = vec![PathBuf::from(".")];
         while let Some(folder) = folders.pop() {
-            let opened = openat2(
-                &self.root,
-                &folder,
-                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-                ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-            );
+            if folder.components().count() > DEEPEST {
+                return Some(Ended::Inodes);
+            }
+            let opened = self.open(&folder, OFlags::RDONLY);
+            let opened = match opened {
+                Err(Errno::ACCESS) => self.open_up(&folder),
+                other => other,
+            };
             let listing = match opened.and_then(Dir::new) {
                 Ok(listing) => listing,
                 // Gone or replaced since it was listed.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::AGAIN) => {
                     continue;
                 }
-                // Closed to us, and then to the one who works there as well.
-                Err(Errno::ACCESS) => continue,
-                // Deeper than a path can say: not something that can be measured.
+                // Not something that can be measured: what is in it might be anything.
                 Err(_) => return Some(Ended::Inodes),
             };
             for entry in listing.flatten() {
@@ -114,6 +120,24 @@ impl Disk {
             }
         }
         (bytes > self.limits.disk_bytes).then_some(Ended::Disk)
+    }
+
+    fn open(&self, folder: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
+        openat2(
+            &self.root,
+            folder,
+            how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+    }
+
+    /// Opens a folder that was closed to its owner, so that what is in it can be counted. It stays open to them.
+    fn open_up(&self, folder: &Path) -> Result<OwnedFd, Errno> {
+        let found = self.open(folder, OFlags::PATH)?;
+        let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
+        chmod(itself, Mode::RWXU)?;
+        self.open(folder, OFlags::RDONLY)
     }
 
     /// What is open and has no name any more.

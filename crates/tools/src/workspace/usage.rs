@@ -3,13 +3,13 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
     fs::{
-        AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat, openat2,
-        statat, unlinkat,
+        AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, chmod, flock, openat,
+        openat2, statat, unlinkat,
     },
     io::Errno,
 };
@@ -26,16 +26,20 @@ pub struct Usage {
 }
 
 /// Counts what is beneath `root`. It stops once there are more than `most` files: no more needs to be known. A
-/// folder that this process may not read counts as one file. On its way it removes what a writer left who was
-/// ended in the middle.
+/// folder that is closed to its owner is opened up for that; one that cannot be is an error, since anything might be
+/// in it. On its way it removes what a writer left who was ended in the middle.
 pub(super) fn measure(root: BorrowedFd<'_>, most: u64) -> io::Result<Usage> {
     let mut usage = Usage::default();
     let mut ahead = vec![c".".to_owned()];
     while let Some(path) = ahead.pop() {
-        let folder = match open(root, &path) {
+        let opened = match open(root, &path, OFlags::RDONLY) {
+            Err(Errno::ACCESS) => open_up(root, &path),
+            other => other,
+        };
+        let folder = match opened {
             Ok(folder) => folder,
-            // It was moved, replaced or closed to us in the meantime.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
+            // It was moved or replaced in the meantime.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(error) => return Err(error.into()),
         };
         count(&folder, &path, most, &mut usage, &mut ahead)?;
@@ -80,8 +84,15 @@ fn joined(path: &CStr, name: &CStr) -> Option<CString> {
     CString::new([path.to_bytes(), b"/", name.to_bytes()].concat()).ok()
 }
 
-fn open(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+/// Opens a folder that was closed to its owner.
+fn open_up(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+    let found = open(root, path, OFlags::PATH)?;
+    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::RWXU)?;
+    open(root, path, OFlags::RDONLY)
+}
+
+fn open(root: BorrowedFd<'_>, path: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
 }
 

@@ -245,3 +245,21 @@ fn a_race_of_hard_links_gets_nowhere() {
         });
     });
 }
+
+#[test]
+fn nothing_is_made_that_would_run_as_its_owner_outside() {
+    use std::os::unix::fs::MetadataExt;
+    each_tier(|stage| {
+        let output = stage.python(
+            "import os, shutil\nshutil.copyfile('/usr/bin/id', 'a')\n\
+             tries = [lambda: os.chmod('a', 0o4755), lambda: os.chmod('a', 0o2755), lambda: os.fchmod(os.open('a', os.O_RDONLY), 0o6755),\n\
+             lambda: os.open('b', os.O_CREAT | os.O_WRONLY, 0o4755), lambda: os.mknod('c', 0o104755), lambda: os.open('.', os.O_TMPFILE | os.O_WRONLY, 0o4755)]\n\
+             for number, one in enumerate(tries):\n  try:\n    one()\n    print('did', number)\n  except OSError: pass",
+        );
+        assert!(!output.stdout.contains("did"), "{output:?}");
+        for entry in std::fs::read_dir(&stage.root).unwrap().flatten() {
+            let mode = entry.metadata().unwrap().mode();
+            assert_eq!(mode & 0o6000, 0, "{:?} {mode:o}", entry.file_name());
+        }
+    });
+}

@@ -27,6 +27,22 @@ fn a_fork_bomb_is_bounded_and_gone() {
 }
 
 #[test]
+fn who_never_stops_forking_is_gone_at_the_deadline() {
+    each_tier(|stage| {
+        stage.write(
+            "program.py",
+            "import os\nwhile True:\n  try:\n    if os.fork() == 0: os.setsid()\n  except OSError: pass",
+        );
+        let mark = format!("endless-{}-{}-{:?}", std::process::id(), stage.tier, stage.user);
+        let output = stage.run_for(&format!("python3 program.py {mark}"), 1);
+        assert!(output.timed_out, "{output:?}");
+        assert!(!Stage::somebody_runs(&mark), "something is left");
+        // As long as it lasts after its second is how long it takes to catch everybody.
+        assert!(output.duration_ms < 20_000, "{output:?}");
+    });
+}
+
+#[test]
 fn memory_of_one_and_of_many_is_bounded() {
     each_with(&small(), |stage| {
         // One that takes all at once is told no, or ended.
@@ -66,6 +82,30 @@ fn many_files_do_not_fill_the_disk() {
         assert_eq!(output.ended_by, EndedBy::Disk, "{output:?}");
         let size = size_of(&stage.root);
         assert!(size < 200 << 20, "{} MiB", size >> 20);
+    });
+}
+
+#[test]
+fn what_is_in_a_folder_that_nobody_may_look_into_counts() {
+    each(|stage| {
+        stage.write(
+            "program.py",
+            "import os, time\nos.mkdir('h')\nos.chdir('h')\nos.chmod('.', 0o300)\nfor n in range(400):\n  open('f%d' % n, 'wb').write(b'x' * (1 << 20))\n  time.sleep(0.004)\ntime.sleep(300)",
+        );
+        let output = stage.run_within("python3 program.py", 32 << 20, 10_000);
+        assert_eq!(output.ended_by, EndedBy::Disk, "{output:?}");
+    });
+}
+
+#[test]
+fn folders_without_end_are_not_walked_without_end() {
+    each(|stage| {
+        stage.write(
+            "program.py",
+            "import os, time\nfor n in range(3000):\n  os.mkdir('d')\n  os.chdir('d')\ntime.sleep(300)",
+        );
+        let output = stage.run_within("python3 program.py", 32 << 20, 10_000);
+        assert_eq!(output.ended_by, EndedBy::Files, "{output:?}");
     });
 }
 

@@ -24,7 +24,11 @@ pub enum What {
         /// The hash of the redacted input, as traces have it.
         input_hash: InputHash,
         /// A keyed hash of caller, tool and the exact raw input: an answer is good for nothing else.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         binding: String,
+        /// Is a part of the input hidden from people, because it looks like a secret or is too long?
+        #[serde(default)]
+        hidden: bool,
         /// The call that asked first.
         call: CallId,
         /// Its run.
@@ -157,6 +161,14 @@ impl Item {
     /// How many have said yes.
     pub fn approvals(&self) -> usize {
         self.answers.iter().filter(|answer| answer.approves).count()
+    }
+
+    /// Takes out what it is bound to, if it is a call: what is left can be shown.
+    pub fn unbind(&mut self) -> Option<String> {
+        match &mut self.asked.what {
+            What::Call { binding, .. } => Some(std::mem::take(binding)),
+            What::Capability { .. } => None,
+        }
     }
 
     /// What it is bound to, if it is a call.

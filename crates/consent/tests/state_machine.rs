@@ -148,6 +148,7 @@ impl World {
             side_effect: SideEffect::UserWrite,
             cost_effect: CostEffect::None,
             input: json!({}),
+            hidden: false,
             input_hash: InputHash::parse(&"0".repeat(64)).unwrap(),
             binding: format!("{by}:{binding}"),
             call: CallId::from_parts(1, [1; 10]),

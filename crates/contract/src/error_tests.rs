@@ -64,7 +64,8 @@ fn every_error(canary: &str) -> Vec<Error> {
         Cancelled::new(tool()).into(),
         SandboxUnavailable::new(tool(), canary).into(),
         LedgerUnavailable::new(canary).into(),
-        Halted::new("all", canary).into(),
+        Halted::new("all", false, canary).into(),
+        Halted::new("all", true, canary).into(),
         Internal::new(canary).into(),
         GateUnavailable::new(canary, canary).into(),
     ]

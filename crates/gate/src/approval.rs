@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::Value;
 use tollgate_consent::{Asked, Item, ItemState, What};
 use tollgate_contract::{
     Error, Facts, canonical,
@@ -234,13 +235,17 @@ impl Arrived {
         }
         let contract = &tool.contract;
         let hash = self.input_hash.ok_or_else(|| Internal::new("an input without a hash"))?;
+        let mut shown = redacted(&self.call.input).into_owned();
+        shorten(&mut shown);
+        let shown = bounded(std::borrow::Cow::Owned(shown)).into_owned();
         let asked = Asked {
             id: self.gate.approval_id()?,
             what: What::Call {
                 tool: contract.name.clone(),
                 side_effect: contract.side_effect,
                 cost_effect: contract.cost_effect,
-                input: bounded(redacted(&self.call.input)).into_owned(),
+                hidden: shown != self.call.input,
+                input: shown,
                 input_hash: hash,
                 binding: binding.to_owned(),
                 call: self.about.call_id,
@@ -262,6 +267,25 @@ impl Arrived {
         let change = self.gate.consents.state().ask(asked).map_err(refused)?;
         self.gate.consent(&[change]).await?;
         Ok(id)
+    }
+}
+
+/// The most of one text that a person is shown.
+const MOST_SHOWN: usize = 2_000;
+
+/// Cuts long texts of an input, so that the rest of it can be shown to a person all the same.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let length = text.chars().count();
+            if length > MOST_SHOWN {
+                let head: String = text.chars().take(MOST_SHOWN).collect();
+                *text = format!("{head}… ({length} characters in all)");
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(shorten),
+        Value::Object(members) => members.values_mut().for_each(shorten),
+        _ => {}
     }
 }
 

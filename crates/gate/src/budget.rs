@@ -97,7 +97,7 @@ fn denied(tool: &ToolName, decision: &Decision, now: i64) -> Error {
         let what = decision.why.split(" is halted").next().unwrap_or_default();
         let what =
             decision.pool.as_ref().map_or(what.to_owned(), |pool| format!("the pool {pool}"));
-        return Halted::new(what, Clean::new(&decision.why)).into();
+        return Halted::new(what, false, Clean::new(&decision.why)).into();
     }
     let seconds = |at: i64| u64::try_from(at - now).unwrap_or(0).div_ceil(1000).max(1);
     let retry = decision.retry_at.map(seconds);

@@ -6,7 +6,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::{broadcast, watch};
 use tollgate_consent::{
     Asked, Change, Consent, Grant, Holder, Item, ItemState, NewGrant, Refusal, Requested, Said,
@@ -18,11 +20,11 @@ use tollgate_contract::{
     event::Event,
     id::{ApprovalId, CallId, GrantId, KeyId},
     redact::redact_text,
-    text::Clean,
+    text::{Clean, hex},
 };
 use tollgate_ledger::{Batch, Beside, LedgerError, NewEvent, Reader, Subject};
 
-use crate::{Gate, Principal, clock, gate::Inner, keys::label};
+use crate::{Gate, Principal, clock, gate::Inner, keys::label, session::SESSIONS};
 
 /// Where what was asked is kept.
 const ITEMS: &str = "approvals";
@@ -170,8 +172,11 @@ fn told(change: &Change, now_ms: i64) -> Result<NewEvent, LedgerError> {
         Change::Revoked { .. } => Event::CapabilityRevoked,
     };
     let mut payload = serde_json::to_value(change).unwrap_or_default();
-    if let Some(payload) = payload.as_object_mut() {
-        payload.remove("binding");
+    if let Some(payload) = payload.as_object_mut()
+        && let Some(Value::String(binding)) = payload.remove("binding")
+    {
+        // Enough to tell whether the record beside the chain has another one.
+        payload.insert("bound".to_owned(), bound(&binding).into());
     }
     let tool = payload.get("tool").and_then(Value::as_str).map(Into::into);
     let agent = payload.get("keyName").and_then(Value::as_str).map(Into::into);
@@ -187,66 +192,127 @@ pub fn check_kept(reader: &Reader) -> Result<Vec<String>, LedgerError> {
     Ok(problems)
 }
 
-/// Holds what is kept of capabilities against the events that made it so, and tells every
-/// difference. An edited record grants nothing that this would not show.
-fn check_consent(reader: &Reader) -> Result<Vec<String>, LedgerError> {
-    reader.at_once(|reader| {
-        let told = told_grants(reader)?;
-        let mut problems = Vec::new();
-        let mut kept: BTreeMap<String, Grant> = BTreeMap::new();
-        for row in reader.kept_all(GRANTS)? {
-            let id = String::from_utf8_lossy(&row.key).into_owned();
-            match serde_json::from_slice::<Grant>(&row.value) {
-                Ok(grant) if grant.id.to_string() == id => drop(kept.insert(id, grant)),
-                _ => problems.push(format!("the grant {id} cannot be read")),
+/// The hash of what binds an approval, which gives nothing away.
+fn bound(binding: &str) -> String {
+    hex(&Sha256::digest(binding.as_bytes())).to_string()
+}
+
+/// What the events say of people's answers and of sessions.
+#[derive(Default, Serialize, Deserialize)]
+struct Told {
+    items: Vec<Item>,
+    grants: Vec<Grant>,
+    /// What each approval is bound to, hashed.
+    bound: BTreeMap<String, String>,
+    /// Whose sessions are whose.
+    sessions: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct CheckpointConsent {
+    state: ConsentLeft,
+}
+
+#[derive(Deserialize)]
+struct ConsentLeft {
+    #[serde(default)]
+    consent: Told,
+}
+
+/// Adds up what the events say, from the last checkpoint on.
+fn told_consent(reader: &Reader) -> Result<Told, LedgerError> {
+    let mut told = Told::default();
+    let mut at = 0;
+    if let Some(checkpoint) = reader.last_checkpoint()? {
+        let left: CheckpointConsent =
+            serde_json::from_str(&checkpoint.payload).map_err(|error| {
+                LedgerError::Damaged(format!(
+                    "checkpoint {} cannot be read: {error}",
+                    checkpoint.seq
+                ))
+            })?;
+        told = left.state.consent;
+        at = checkpoint.seq;
+    }
+    let mut state =
+        Consent::restored(std::mem::take(&mut told.items), std::mem::take(&mut told.grants));
+    loop {
+        let events = reader.tail(at, 1000)?;
+        let Some(last) = events.last() else { break };
+        at = last.seq;
+        for event in &events {
+            if !["capability_", "approval_", "session_"].iter().any(|p| event.kind.starts_with(p)) {
+                continue;
+            }
+            let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();
+            let word = |name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
+            if let (Some(id), Some(bound)) = (word("id"), word("bound")) {
+                told.bound.insert(id, bound);
+            }
+            if let (Some(session), Some(key)) = (word("session"), word("keyId")) {
+                told.sessions.insert(session, key);
+            }
+            if let Ok(change) = serde_json::from_value::<Change>(payload) {
+                state.apply(&change);
             }
         }
-        for (id, grant) in &kept {
-            match told.get(id) {
-                None => problems
-                    .push(format!("{id} ({}) counts and was never granted", grant.capability)),
-                Some(told) if told != grant => {
+    }
+    told.items = state.items().cloned().collect();
+    told.grants = state.grants().cloned().collect();
+    Ok(told)
+}
+
+/// Holds what is kept of capabilities, approvals and sessions against the events that made it so, and tells every
+/// difference.
+fn check_consent(reader: &Reader) -> Result<Vec<String>, LedgerError> {
+    reader.at_once(|reader| {
+        let mut told = told_consent(reader)?;
+        let mut problems = Vec::new();
+        let told_grants: BTreeMap<String, Grant> =
+            told.grants.drain(..).map(|grant| (grant.id.to_string(), grant)).collect();
+        for row in reader.kept_all(GRANTS)? {
+            let id = String::from_utf8_lossy(&row.key).into_owned();
+            match (serde_json::from_slice::<Grant>(&row.value), told_grants.get(&id)) {
+                (Err(_), _) => problems.push(format!("the grant {id} cannot be read")),
+                (Ok(grant), None) => {
+                    problems
+                        .push(format!("{id} ({}) counts and was never granted", grant.capability));
+                }
+                (Ok(grant), Some(told)) if *told != grant => {
                     problems.push(format!("{id} ({}) is not what was granted", grant.capability));
                 }
-                Some(_) => {}
+                _ => {}
+            }
+        }
+        let told_items: BTreeMap<String, Item> =
+            told.items.drain(..).map(|item| (item.asked.id.to_string(), item)).collect();
+        for row in reader.kept_all(ITEMS)? {
+            let id = String::from_utf8_lossy(&row.key).into_owned();
+            let Ok(mut item) = serde_json::from_slice::<Item>(&row.value) else {
+                problems.push(format!("the approval {id} cannot be read"));
+                continue;
+            };
+            let binding = item.unbind().map(|binding| bound(&binding));
+            if told_items.get(&id) != Some(&item) || told.bound.get(&id) != binding.as_ref() {
+                problems.push(format!("{id} is not what was asked and answered"));
+            }
+        }
+        for row in reader.kept_all(SESSIONS)? {
+            let session = String::from_utf8_lossy(&row.key).into_owned();
+            let key = String::from_utf8_lossy(&row.value);
+            if told.sessions.get(&session).map(String::as_str) != Some(&*key) {
+                let session = tollgate_contract::Quoted::new(&session);
+                problems
+                    .push(format!("the session {session} is not that of the key that opened it"));
             }
         }
         Ok(problems)
     })
 }
 
-/// The grants that the events tell of and that were not withdrawn.
-fn told_grants(reader: &Reader) -> Result<BTreeMap<String, Grant>, LedgerError> {
-    let mut told = BTreeMap::new();
-    let mut at = 0;
-    if let Some(checkpoint) = reader.last_checkpoint()? {
-        let payload: Value = serde_json::from_str(&checkpoint.payload).unwrap_or_default();
-        let left = payload.pointer("/state/grants").and_then(Value::as_array);
-        for grant in left.into_iter().flatten() {
-            if let Ok(grant) = serde_json::from_value::<Grant>(grant.clone()) {
-                told.insert(grant.id.to_string(), grant);
-            }
-        }
-        at = checkpoint.seq;
-    }
-    loop {
-        let events = reader.tail(at, 1000)?;
-        let Some(last) = events.last() else { return Ok(told) };
-        at = last.seq;
-        for event in events.iter().filter(|event| event.kind.starts_with("capability_")) {
-            match serde_json::from_str::<Change>(&event.payload) {
-                Ok(Change::Granted(grant)) => drop(told.insert(grant.id.to_string(), grant)),
-                Ok(Change::Revoked { id, .. }) => drop(told.remove(&id.to_string())),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// What is told of grants when the events that made them are retired.
-pub(crate) fn grants_left(gate: &Gate) -> Value {
-    let state = gate.inner.consents.state();
-    json!(state.grants().collect::<Vec<_>>())
+/// What is told of people's answers when the events that made them are retired.
+pub(crate) fn consent_left(reader: &Reader) -> Result<Value, LedgerError> {
+    told_consent(reader).map(|told| json!(told))
 }
 
 impl Inner {

@@ -19,7 +19,7 @@ use tollgate_policy::PolicySet;
 
 use crate::{
     Gate, Principal, clock,
-    consent::grants_left,
+    consent::consent_left,
     gate::{Inner, KEYS, LAST_USE},
     keys::{KeyRecord, KeySpec, KeyText, PolicyRef, Role, SecretHash, TokenSpec, digest, label},
 };
@@ -291,9 +291,9 @@ impl Gate {
         let keys = serde_json::to_string(&keys)
             .map_err(|error| Internal::new(format!("the keys are no JSON: {error}")))?;
         let governor = self.inner.governing.state_json();
-        let grants = grants_left(self);
+        let consent = self.inner.read(consent_left)?;
         let state =
-            move |_| format!(r#"{{"keys":{keys},"grants":{grants},"governor":{}}}"#, governor());
+            move |_| format!(r#"{{"keys":{keys},"consent":{consent},"governor":{}}}"#, governor());
         self.inner.ledger.retire(self.inner.clock.now_ms(), through, state)?;
         Ok(through + 1 - first)
     }

@@ -357,10 +357,28 @@ where
 
 /// The input as the type that an executor reads. A schema that was taken from the type lets nothing else
 /// through; this is the last resort.
-fn typed<I: DeserializeOwned>(input: Value, context: &Context) -> Result<I, ToolFailure> {
+fn typed<I: DeserializeOwned>(mut input: Value, context: &Context) -> Result<I, ToolFailure> {
+    whole_numbers(&mut input);
     serde_json::from_value(input).map_err(|error| {
         let message = plain_shape(&error.to_string());
         let problem = InputProblem { pointer: String::new(), message };
         Error::from(InvalidInput::new(context.tool.name.clone(), vec![problem])).into()
     })
+}
+
+/// Writes whole numbers as such: `5.0` is an integer to a schema and to the canonical form of JSON, and must be one to
+/// an executor.
+fn whole_numbers(value: &mut Value) {
+    const EXACT: f64 = 9_007_199_254_740_991.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() <= EXACT);
+            if let Some(whole) = whole {
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
 }

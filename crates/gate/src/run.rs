@@ -81,6 +81,9 @@ impl Arrived {
     /// Lets the executor work.
     pub(crate) async fn run(&self, ready: Ready) -> Ran {
         let hash = ready.input_hash;
+        if let Some(place) = &self.place {
+            place.starts();
+        }
         self.tell(Event::CallStarted, || json!({"inputHash": hash}));
         let since = Instant::now();
         let ended = self.execute(&ready).await;

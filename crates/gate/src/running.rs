@@ -51,6 +51,8 @@ struct Entry {
     cancel: CancellationToken,
     /// What was halted, if this call was stopped by it.
     halted: Option<String>,
+    /// Has its executor begun?
+    started: bool,
 }
 
 /// The calls that are under way.
@@ -74,14 +76,22 @@ impl Drop for Place {
 }
 
 impl Place {
+    /// The executor begins.
+    pub(crate) fn starts(&self) {
+        if let Some(entry) = self.gate.under_way.calls().get_mut(&self.call) {
+            entry.started = true;
+        }
+    }
+
     /// Why the call was stopped.
     pub(crate) fn stopped(&self, tool: tollgate_contract::ToolName) -> Error {
-        let halted =
-            self.gate.under_way.calls().get(&self.call).and_then(|entry| entry.halted.clone());
-        match halted {
+        let calls = self.gate.under_way.calls();
+        let entry = calls.get(&self.call);
+        let started = entry.is_some_and(|entry| entry.started);
+        match entry.and_then(|entry| entry.halted.clone()) {
             Some(what) => {
                 let problem = format!("it was stopped while `{tool}` was under way");
-                Halted::new(what, Clean::already(problem)).into()
+                Halted::new(what, started, Clean::already(problem)).into()
             }
             None => Cancelled::new(tool).into(),
         }
@@ -108,6 +118,7 @@ impl UnderWay {
             scope: scope.unwrap_or(SOMEWHERE).to_owned(),
             cancel: cancel.clone(),
             halted: None,
+            started: false,
         };
         gate.under_way.calls().insert(call, entry);
         Place { gate: Arc::clone(gate), call }
@@ -159,8 +170,9 @@ impl Gate {
         by: Arc<str>,
         why: Option<String>,
     ) -> Result<HaltDone, Error> {
-        // From here on nothing new begins.
-        let changed = self.governing().halt(target.clone(), by, why, false).await?;
+        // From here on nothing new begins. Where it cannot be recorded nothing new begins either, since no call can
+        // be; and what is under way is stopped all the same.
+        let recorded = self.governing().halt(target.clone(), by, why, false).await;
         let (what, met) = {
             let under_way = &self.inner.under_way;
             let of = |what: String, is_meant: &dyn Fn(&Entry) -> bool| {
@@ -192,6 +204,7 @@ impl Gate {
         if !met.is_empty() {
             tracing::warn!(what, met = met.len(), left = not_stopped.len(), "calls were stopped");
         }
+        let changed = recorded?;
         let stopped = met.into_iter().map(|(_, call)| call);
         let stopped = stopped.filter(|call| !not_stopped.contains(call)).collect();
         Ok(HaltDone { changed, stopped, not_stopped })

@@ -20,7 +20,7 @@ use tollgate_ledger::{Batch, Beside, NewEvent, Subject};
 use crate::{Gate, Principal, consent::account, gate::Inner};
 
 /// Where sessions are kept.
-const SESSIONS: &str = "sessions";
+pub(crate) const SESSIONS: &str = "sessions";
 
 /// How many are remembered without reading.
 const MOST_REMEMBERED: usize = 10_000;

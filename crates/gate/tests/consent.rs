@@ -592,18 +592,76 @@ async fn an_edited_record_is_found_out() {
         None,
     );
     granted.await.unwrap();
-    assert_eq!(fixture.gate.read(check_kept).unwrap(), Vec::<String>::new());
+    let call = fixture.of(&fixture.writer, "demo.fetch", "example.com", Some("s1"));
+    fixture.gate.call(call, CallOptions::default()).await.unwrap();
+    let used = waits(&fixture.call("note.add", "used").await);
+    fixture.answer(&fixture.approver, used, true).await.unwrap();
+    fixture.call("note.add", "used").await.unwrap();
+    waits(&fixture.call("note.add", "one").await);
+    waits(&fixture.call("note.add", "two").await);
+    let sound = |when: &str| {
+        assert_eq!(fixture.gate.read(check_kept).unwrap(), Vec::<String>::new(), "{when}");
+    };
+    sound("at first");
     let database = fixture.folder.path().join("tollgate.db");
     let edit = rusqlite::Connection::open(database).unwrap();
-    let changed = edit
-        .execute(
-            "UPDATE beside SET value = CAST(replace(CAST(value AS TEXT), 'net:example.com', 'net') AS BLOB) WHERE space = 'grants'",
-            [],
-        )
-        .unwrap();
-    assert_eq!(changed, 1);
-    let problems = fixture.gate.read(check_kept).unwrap();
-    assert!(problems[0].contains("is not what was granted"), "{problems:?}");
+    let rows = |space: &str| -> Vec<(Vec<u8>, String)> {
+        let mut found = edit
+            .prepare("SELECT key, CAST(value AS TEXT) FROM beside WHERE space = ?1 ORDER BY key")
+            .unwrap();
+        let rows = found.query_map([space], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let put = |space: &str, key: &[u8], value: &str| {
+        let sql = "UPDATE beside SET value = ?3 WHERE space = ?1 AND key = ?2";
+        assert_eq!(edit.execute(sql, (space, key, value.as_bytes())).unwrap(), 1);
+    };
+    let tried = |space: &str, change: &dyn Fn(&[(Vec<u8>, String)]) -> (usize, String)| {
+        let before = rows(space);
+        let (at, value) = change(&before);
+        assert_ne!(value, before[at].1, "nothing was changed in {space}");
+        put(space, &before[at].0, &value);
+        assert_ne!(fixture.gate.read(check_kept).unwrap(), Vec::<String>::new(), "{space}");
+        put(space, &before[at].0, &before[at].1);
+        sound(space);
+    };
+    tried("grants", &|rows| (0, rows[0].1.replace("net:example.com", "net")));
+    tried("approvals", &|rows| (0, rows[0].1.replace("\"used\"", "\"approved\"")));
+    tried("approvals", &|rows| (1, rows[1].1.replace("\"pending\"", "\"approved\"")));
+    let binding = |text: &str| {
+        let record: Value = serde_json::from_str(text).unwrap();
+        record["binding"].as_str().unwrap().to_owned()
+    };
+    tried("approvals", &|rows| (1, rows[1].1.replace(&binding(&rows[1].1), &binding(&rows[2].1))));
+    let other = fixture.who(&fixture.second).account().unwrap().to_string();
+    tried("sessions", &|_| (0, other.clone()));
+    // Also when the events that made it so are gone.
+    fixture.clock.advance(10 * HOUR);
+    fixture.call("demo.fetch", "example.com").await.unwrap_err();
+    assert!(fixture.gate.retire_before(NOON + 9 * HOUR, 1).await.unwrap() > 5);
+    sound("after old events were retired");
+    tried("approvals", &|rows| (0, rows[0].1.replace("\"used\"", "\"approved\"")));
+    tried("sessions", &|_| (0, other.clone()));
+}
+
+#[tokio::test]
+async fn people_see_the_call_and_are_told_what_they_do_not_see() {
+    let fixture = Fixture::new().await;
+    let shown = |id| {
+        let item = fixture.gate.approval(id).unwrap();
+        let tollgate_consent::What::Call { input, hidden, .. } = item.asked.what else {
+            panic!("it is no call")
+        };
+        (input["text"].as_str().unwrap().to_owned(), hidden)
+    };
+    let plain = waits(&fixture.call("note.add", "a").await);
+    assert_eq!(shown(plain), ("a".to_owned(), false));
+    let long = waits(&fixture.call("note.add", &"x".repeat(100_000)).await);
+    let (text, hidden) = shown(long);
+    assert!(hidden && text.ends_with("… (100000 characters in all)") && text.len() < 3000);
+    let secret = waits(&fixture.call("note.add", "password=hunter2 and more").await);
+    let (text, hidden) = shown(secret);
+    assert!(hidden && !text.contains("hunter2"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -23,11 +23,11 @@ use tollgate_contract::{
 };
 use tollgate_gate::{Context, Packs, ToolFailure};
 
-use tollgate_sandbox::Config as SandboxConfig;
+use tollgate_sandbox::{Config as SandboxConfig, SandboxError};
 
 use crate::{
     http::Fetcher,
-    shell::{Shell, ShellConfig},
+    shell::{Shell, ShellConfig, ShellError},
     workspace::{Root, Workspaces},
 };
 
@@ -175,7 +175,18 @@ fn with_shell(
             };
             let ran = shell.get().await?.exec(&input, &around).await;
             workspaces.invalidate(root.path());
-            Ok(ran.map_err(Error::from)?)
+            ran.map_err(|error| match error {
+                // What watched over the command is gone, and with it what it knew.
+                ShellError::Sandbox(SandboxError::Launcher(why)) => {
+                    let name = context.tool().name.clone();
+                    ToolFailure::from(Error::from(ToolFailed::new(
+                        name,
+                        Clean::new(&why.to_string()),
+                    )))
+                    .outcome_unknown()
+                }
+                other => Error::from(other).into(),
+            })
         }
     });
     Ok(packs.taking(name, |input| {

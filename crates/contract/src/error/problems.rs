@@ -235,8 +235,8 @@ problems! {
 
     /// Nobody knows whether the call happened.
     OutcomeUnknown { tool: ToolName, call: CallId }
-    |e| format!("the gate stopped while `{}` was running, and nobody knows whether it took effect; look before you call again", e.tool);
-    operator: format!("{} was running when the gate stopped; its outcome is unknown", e.call);
+    |e| format!("the gate stopped while `{}` was running, or could not record its end, and nobody knows whether it took effect; look before you call again", e.tool);
+    operator: format!("{} was running when the gate stopped, or its end could not be recorded; its outcome is unknown", e.call);
 
     /// The trace has no such call.
     ReplayMiss { tool: ToolName, input_hash: InputHash }
@@ -274,8 +274,12 @@ problems! {
     operator: format!("the ledger cannot append: {}", e.problem);
 
     /// New calls are stopped.
-    Halted { what: String, #[serde(skip)] problem: Clean }
-    |e| format!("new calls are stopped ({}); a person must resume them", e.what);
+    Halted { what: String, started: bool, #[serde(skip)] problem: Clean }
+    |e| if e.started {
+        format!("the call was stopped while it was under way, and nobody knows how far it came ({} is halted); a person must resume it", e.what)
+    } else {
+        format!("new calls are stopped ({}); a person must resume them", e.what)
+    };
     operator: format!("halted ({}): {}", e.what, e.problem);
 
     /// A fault of the gate itself.

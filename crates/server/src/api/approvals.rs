@@ -61,9 +61,12 @@ pub(super) struct ItemShown {
     /// What the call uses up.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_effect: Option<String>,
-    /// The input of the call, redacted.
+    /// The input of the call, redacted, long texts cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
+    /// Is a part of the input hidden, because it looks like a secret or is too long?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    input_hidden: bool,
     /// The hash of the redacted input.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_hash: Option<String>,
@@ -130,6 +133,7 @@ impl ItemShown {
             side_effect: None,
             cost_effect: None,
             input: None,
+            input_hidden: false,
             input_hash: None,
             call_id: None,
             capability: None,
@@ -145,8 +149,17 @@ impl ItemShown {
                 Self { capability: Some(capability.to_string()), ..empty }
             }
             What::Call {
-                tool, side_effect, cost_effect, input, input_hash, call, because, ..
+                tool,
+                side_effect,
+                cost_effect,
+                input,
+                hidden,
+                input_hash,
+                call,
+                because,
+                ..
             } => Self {
+                input_hidden: *hidden,
                 kind: "call",
                 tool: Some(tool.to_string()),
                 side_effect: Some(side_effect.to_string()),

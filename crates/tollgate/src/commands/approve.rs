@@ -123,6 +123,12 @@ fn shown(item: &Value) -> String {
     line("effects", if item.word("kind") == "call" { &effects } else { "" });
     let input = item.part("input");
     line("input", &if input.is_null() { String::new() } else { input.to_string() });
+    if *item.part("inputHidden") == true {
+        line(
+            "! hidden",
+            "parts of the input are not shown: they look like secrets, or are too long",
+        );
+    }
     for because in item.part("because").as_array().into_iter().flatten() {
         line("why asked", because.as_str().unwrap_or_default());
     }

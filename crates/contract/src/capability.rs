@@ -83,8 +83,14 @@ impl HostName {
                 None => format!("[{address}]"),
             },
         };
-        let is_name = !text.is_empty() && !text.starts_with('.') && !text.contains("..");
-        is_name.then_some(Self(text))
+        let is_usual = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_name = match host {
+            Host::Domain(_) => {
+                !text.starts_with('.') && !text.contains("..") && text.chars().all(is_usual)
+            }
+            Host::Ipv4(_) | Host::Ipv6(_) => true,
+        };
+        (is_name && !text.is_empty()).then_some(Self(text))
     }
 
     /// The host as text.

@@ -45,6 +45,8 @@ fn what_is_no_capability_is_refused_and_says_what_is() {
         "net:user@example.com",
         "net:example.com:443",
         "net:exa mple.com",
+        "net:a,b.example",
+        "net:a!.example",
         "net:.example.com",
         "net:a..b",
         "net:example.com\n",

@@ -44,7 +44,7 @@ fn every_error(canary: &str) -> Vec<Error> {
         .into(),
         TradeGuardrail::new(tool(), Guardrail::MaxQuantity, Layer::Key, canary).into(),
         TradeGuardrail::new(tool(), Guardrail::Trade, None, canary).into(),
-        CapabilityMissing::new(tool(), canary, canary).into(),
+        CapabilityMissing::new(tool(), canary, canary, canary).into(),
         ApprovalDenied::new(tool(), ApprovalId::from_parts(0, id), canary).into(),
         BudgetDenied::new(
             tool(),

@@ -189,6 +189,22 @@ pub fn for_terminal(text: &str) -> String {
     shown
 }
 
+/// JSON with what a terminal would act on escaped as JSON does it: it stays the same JSON.
+pub fn json_for_terminal(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || is_plain(c) {
+            shown.push(c);
+        } else {
+            // Such characters stand in strings alone.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    shown
+}
+
 /// `items` as a list for a sentence: `a, b, c`, or `nothing` when there is none.
 pub fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     let words: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

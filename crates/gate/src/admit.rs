@@ -484,13 +484,15 @@ pub(crate) fn missing_capability(
         let shown = text.chars().all(is_plain) && !text.starts_with('-');
         if shown { text.to_owned() } else { "NAME".to_owned() }
     };
-    let to = match session {
-        Some(session) => format!("--session {}", word(session)),
-        None => format!("--key {}", word(key)),
+    let (to, own) = match session {
+        Some(session) => {
+            (format!("--session {0}", word(session)), format!(" --session {0}", word(session)))
+        }
+        None => (format!("--key {}", word(key)), String::new()),
     };
-    let grant = format!("tollgate grant {missing} {to} --for 1h");
-    let named = missing.to_string();
-    CapabilityMissing::new(tool.clone(), named, Clean::already(grant)).into()
+    let grant = Clean::already(format!("tollgate grant {missing} {to} --for 1h"));
+    let request = Clean::already(format!("tollgate request {missing}{own}"));
+    CapabilityMissing::new(tool.clone(), missing.to_string(), request, grant).into()
 }
 
 /// The longest scope or session.

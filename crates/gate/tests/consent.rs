@@ -580,6 +580,9 @@ async fn a_request_waits_until_it_is_granted_and_nobody_grants_for_themselves() 
     let Requested::Granted(_) = ask("net:example.com").await else { panic!("it is granted") };
 }
 
+/// Looks at the records of a space, and gives another text for one of them.
+type Edit<'a> = &'a dyn Fn(&[(Vec<u8>, String)]) -> (usize, String);
+
 #[tokio::test]
 async fn an_edited_record_is_found_out() {
     let fixture = Fixture::new().await;
@@ -616,7 +619,7 @@ async fn an_edited_record_is_found_out() {
         let sql = "UPDATE beside SET value = ?3 WHERE space = ?1 AND key = ?2";
         assert_eq!(edit.execute(sql, (space, key, value.as_bytes())).unwrap(), 1);
     };
-    let tried = |space: &str, change: &dyn Fn(&[(Vec<u8>, String)]) -> (usize, String)| {
+    let tried = |space: &str, change: Edit<'_>| {
         let before = rows(space);
         let (at, value) = change(&before);
         assert_ne!(value, before[at].1, "nothing was changed in {space}");

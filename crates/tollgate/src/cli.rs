@@ -513,16 +513,17 @@ pub(crate) struct ApproveArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("to").required(true).multiple(true))]
 pub(crate) struct GrantArgs {
     /// net, net:<host> or net:*.<domain>.
     pub(crate) capability: String,
 
     /// To this session.
-    #[arg(long, required_unless_present = "key")]
+    #[arg(long, group = "to")]
     pub(crate) session: Option<String>,
 
-    /// To this key, by its id or its name.
-    #[arg(long)]
+    /// To this key, by its id or its name; with a session, to this session of this key.
+    #[arg(long, group = "to")]
     pub(crate) key: Option<String>,
 
     /// For how long: 90s, 15m, 12h, 30d [default: until it is withdrawn].

@@ -253,6 +253,12 @@ impl Config {
                 Ok(_) => {}
             }
         }
+        if let Err((name, problem)) = config.shell.check() {
+            return Err(PolicyError::of(&format!("shell.{name}"), &problem));
+        }
+        if let Err((name, problem)) = config.http.check() {
+            return Err(PolicyError::of(&format!("http.{name}"), &problem));
+        }
         for entry in config.net.allow.iter().flatten() {
             if let Err(error) = Capability::parse(&format!("net:{entry}")) {
                 return Err(PolicyError::of("net.allow", &error.to_string()));
@@ -459,6 +465,23 @@ mod tests {
         let whole = pool.replace("limit = 0", "limit = 5").replace("0s", "1h");
         assert_eq!(at(&format!("{whole}\n[[routes]]\npools = [{{ id = \"p:b\" }}]\n")), (7, 12));
         assert_eq!(at(&format!("# one\n{whole}{whole}")), (7, 1));
+        for text in [
+            "[shell]\nmemory_bytes = 1\n",
+            "[shell]\nprocesses = 0\n",
+            "[shell]\nopen_files = 3\n",
+            "[shell]\nmax_timeout_s = 0\n",
+            "[shell]\ndeny = [\"\"]\n",
+            "[shell.programs.make]\npath = \"bin/make\"\n",
+            "[shell.programs.make]\nread_only = [\"/\"]\n",
+            "[shell.programs.\"/bin/ls\"]\n",
+            "[http]\ntimeout_seconds = 0\n",
+            "[http]\nmost_bytes = -1\n",
+            "[approvals]\nanswer_within = \"0s\"\n",
+            "[net]\nallow = [\"https://example.com\"]\n",
+        ] {
+            let error = Config::parse(text).expect_err(text);
+            assert!(error.position().is_some(), "{text}: {error}");
+        }
         let error = Config::parse("[deamon]\n").unwrap_err();
         assert_eq!(error.suggestion(), Some("daemon"));
         assert!(Config::parse("[policies.readonly]\n").is_err());

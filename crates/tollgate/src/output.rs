@@ -43,7 +43,7 @@ impl Output {
         let text = if self.json {
             let envelope =
                 json!({"ok": true, "command": self.command, "data": data, "meta": meta()});
-            format!("{envelope:#}\n")
+            text::json_for_terminal(&format!("{envelope:#}\n"))
         } else {
             human()
         };

@@ -233,3 +233,44 @@ fn explain_says_what_the_tools_errors_mean() {
         assert!(!page.contains("later") && !page.contains("cannot ask"), "{page}");
     }
 }
+
+#[test]
+fn what_a_terminal_would_act_on_stays_json_and_does_nothing() {
+    let daemon = Daemon::start();
+    let odd = "a\u{9b}31m\u{202e}b";
+    let file = json!({"path": "odd.txt", "text": odd});
+    assert_eq!(call(&daemon, "fs.write_text", &file)["ok"], true);
+    let input = json!({"path": "odd.txt"}).to_string();
+    for extra in [&[][..], &["--json"]] {
+        let args = [&["call", "fs.read_text", &input, "--session", "s1"], extra].concat();
+        let ran = daemon.cli(&args);
+        assert!(!ran.out.contains('\u{9b}') && !ran.out.contains('\u{202e}'), "{}", ran.out);
+        let text = {
+            let told = ran.json();
+            told.pointer("/text").or(told.pointer("/data/output/text")).cloned()
+        };
+        assert_eq!(text, Some(json!(odd)));
+    }
+}
+
+#[test]
+fn whole_numbers_are_whole_however_they_are_written() {
+    let daemon = Daemon::start();
+    let list =
+        call(&daemon, "fs.list_dir", &serde_json::from_str("{\"max_entries\": 5.0}").unwrap());
+    assert_eq!(list["ok"], true, "{list}");
+    let list = call(&daemon, "fs.list_dir", &json!({"max_entries": 5.5}));
+    assert_eq!(list["error"]["code"], "INVALID_INPUT", "{list}");
+}
+
+#[test]
+fn a_program_may_not_be_given_the_gates_own_folder_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[shell.programs.cat]\nread_only = [\"{}\"]\n", folder.path().display());
+    std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
+    let mut command = tollgate(folder.path());
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    let refused = finish(command, b"");
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("the gate's own keys"), "{}", refused.err);
+}

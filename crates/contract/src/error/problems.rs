@@ -205,8 +205,8 @@ problems! {
     operator: e.caller();
 
     /// A capability is needed that was not granted.
-    CapabilityMissing { tool: ToolName, capability: Quoted, grant: Clean }
-    |e| format!("`{}` needs the capability {}, which was not granted; ask for it with `tollgate request {}` or `POST /v1/capabilities/requests`, or have a person run `{}`", e.tool, e.capability, e.capability.as_str(), e.grant);
+    CapabilityMissing { tool: ToolName, capability: Quoted, request: Clean, grant: Clean }
+    |e| format!("`{}` needs the capability {}, which was not granted; ask for it with `{}` or `POST /v1/capabilities/requests`, or have a person run `{}`", e.tool, e.capability, e.request, e.grant);
     operator: e.caller();
 
     /// A person said no, or did not answer in time.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tollgate_agent::{Recorder, Replayer, TraceFile};
-use tollgate_contract::{error::ErrorObject, text::for_terminal};
+use tollgate_contract::{error::ErrorObject, text::json_for_terminal};
 
 use super::{
     call::{done, waits},
@@ -41,8 +41,9 @@ pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     let result = last.part("result");
-    let written = output
-        .success(result, || format!("{}\n", for_terminal(&format!("{:#}", result.part("output")))));
+    let written = output.success(result, || {
+        format!("{}\n", json_for_terminal(&format!("{:#}", result.part("output"))))
+    });
     if !output.is_json() {
         note(&done(result));
     }

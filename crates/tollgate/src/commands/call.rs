@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use serde_json::Value;
 use tollgate_contract::{
     Secret,
-    text::{Clean, for_terminal},
+    text::{Clean, json_for_terminal},
 };
 
 use super::own_key::CLI;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: CallArgs, output: &Output) -> Result<Exit, Failure> {
     }
     let written = output.success(&result, || {
         let steps = if args.explain { steps(result.part("verdict")) } else { String::new() };
-        format!("{steps}{}\n", for_terminal(&format!("{:#}", result.part("output"))))
+        format!("{steps}{}\n", json_for_terminal(&format!("{:#}", result.part("output"))))
     });
     if !output.is_json() {
         note(&done(&result));

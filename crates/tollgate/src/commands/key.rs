@@ -27,7 +27,7 @@ pub(crate) fn run(command: KeyCommand, output: &Output) -> Result<Exit, Failure>
         KeyCommand::List(args) => {
             let path = if args.tokens { "/v1/keys?tokens=true" } else { "/v1/keys" };
             let all = wait(client(&args.gate)?.get(path))?;
-            Ok(output.success(&all, || shown_keys(all.part("keys"), args.tokens)))
+            Ok(output.success(&all, || shown_keys(all.part("keys"))))
         }
         KeyCommand::Revoke(args) => {
             let client = client(&args.gate)?;
@@ -182,10 +182,9 @@ fn seconds(text: &str) -> Result<i64, Failure> {
     Ok((super::duration_ms(text)? / 1000).max(1))
 }
 
-fn shown_keys(keys: &Value, with_ids: bool) -> String {
-    let mut header = vec!["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES"];
-    // A token has its key's name, and is told apart by its id.
-    header.extend(with_ids.then_some("ID"));
+fn shown_keys(keys: &Value) -> String {
+    // Several keys may have one name, and a token has its key's: the id tells them apart.
+    let header = ["NAME", "STATUS", "SCOPES", "POLICY", "LAST USED", "EXPIRES", "ID"];
     let mut table = table::new(&header, &[]);
     for key in keys.as_array().into_iter().flatten() {
         let scopes: Vec<String> =
@@ -200,16 +199,15 @@ fn shown_keys(keys: &Value, with_ids: bool) -> String {
             let text = key.part(name).as_str().and_then(|text| text.get(..digits));
             text.map_or("never".to_owned(), |text| text.replace('T', " "))
         };
-        let mut row = vec![
+        table.add_row([
             name(key),
             key.word("status").to_owned(),
             if scopes.len() == KeyScope::ALL.len() { "all".to_owned() } else { scopes.join(" ") },
             policy,
             time("lastUsedAt", 16),
             time("expiresAt", 10),
-        ];
-        row.extend(with_ids.then(|| key.word("id").to_owned()));
-        table.add_row(row);
+            key.word("id").to_owned(),
+        ]);
     }
     table::text(&table)
 }

@@ -169,6 +169,20 @@ fn toolbox(args: &ServeArgs, config: &Config, data: &Path) -> Result<Toolbox, Fa
     let root = args.root.as_deref().or(config.workspace.root.as_deref());
     let workspaces = Workspaces::new(data, root, config.quota())
         .map_err(|error| Failure::bad_input(error.to_string()))?;
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let own = real(data);
+    let reaching = config.shell.named_paths().find(|path| {
+        let path = real(path);
+        own.starts_with(&path) || path.starts_with(&own)
+    });
+    if let Some(path) = reaching {
+        return Err(Failure::bad_input(format!(
+            "[shell.programs] names {}, through which commands could read the gate's own keys in {}",
+            path.display(),
+            own.display()
+        ))
+        .with_help("name a folder that does not hold the data folder, or move the data folder"));
+    }
     let fetcher = Arc::new(Fetcher::new(config.http.clone(), data));
     let shell = Arc::new(LazyShell::new(config.shell.clone(), crate::sandbox()));
     Ok(Toolbox { workspaces, fetcher, shell })

@@ -59,6 +59,26 @@ impl Default for HttpConfig {
     }
 }
 
+impl HttpConfig {
+    /// What is wrong with it: the setting, and what it should be.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let bounds = [
+            ("timeout_seconds", self.timeout_seconds, 1, 600),
+            ("most_bytes", self.most_bytes, 1, 1 << 30),
+            ("most_characters", self.most_characters, 1, 1 << 30),
+            ("redirects", u64::from(self.redirects), 0, 20),
+            ("cache_seconds", self.cache_seconds, 0, 366 * 24 * 3600),
+            ("cache_bytes", self.cache_bytes, 0, 1 << 40),
+        ];
+        for (name, value, least, most) in bounds {
+            if !(least..=most).contains(&value) {
+                return Err((name, format!("is from {least} to {most}")));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How far a caller may reach a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {

@@ -109,8 +109,9 @@ impl HttpProblem {
             }
             Self::NotGranted { host, .. } => {
                 let capability = host.capability().to_string();
+                let request = Clean::already(format!("tollgate request {capability}"));
                 let grant = format!("tollgate grant {capability} --session NAME --for 1h");
-                CapabilityMissing::new(tool, capability, Clean::already(grant)).into()
+                CapabilityMissing::new(tool, capability, request, Clean::already(grant)).into()
             }
             Self::TimedOut(after_ms) => Timeout::new(tool, after_ms).into(),
             Self::Cancelled => Cancelled::new(Some(tool)).into(),

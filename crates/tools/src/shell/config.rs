@@ -66,3 +66,48 @@ impl Default for ShellConfig {
         }
     }
 }
+
+impl ShellConfig {
+    /// What is wrong with it: the setting, and what it should be.
+    pub fn check(&self) -> Result<(), (String, String)> {
+        let bounds = [
+            ("max_timeout_s", u64::from(self.max_timeout_s), 1, 600),
+            ("memory_bytes", self.memory_bytes, 16 << 20, 1 << 40),
+            ("processes", self.processes, 1, 10_000),
+            ("open_files", self.open_files, 16, 100_000),
+            ("file_bytes", self.file_bytes, 1, 1 << 50),
+            ("output_bytes", self.output_bytes, 1, 16 << 20),
+        ];
+        for (name, value, least, most) in bounds {
+            if !(least..=most).contains(&value) {
+                return Err((name.to_owned(), format!("is from {least} to {most}")));
+            }
+        }
+        if self.deny.iter().any(|word| word.trim().is_empty()) {
+            return Err(("deny".to_owned(), "has a word that is empty".to_owned()));
+        }
+        for (name, program) in &self.programs {
+            let is_name =
+                !name.is_empty() && !name.contains('/') && !name.contains(char::is_whitespace);
+            if !is_name {
+                let problem = "is the name of a program, without a path; `path` says where it is";
+                return Err((format!("programs.{name}"), problem.to_owned()));
+            }
+            let paths = program.path.iter().chain(&program.helpers).chain(&program.read_only);
+            for path in paths {
+                if !path.is_absolute() || path.parent().is_none() {
+                    let problem = "has a path that does not begin with `/`, or is `/` itself";
+                    return Err((format!("programs.{name}"), problem.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The folders and programs that commands may read besides the system's own.
+    pub fn named_paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.programs.values().flat_map(|program| {
+            program.path.iter().chain(&program.helpers).chain(&program.read_only)
+        })
+    }
+}

@@ -613,7 +613,10 @@ async fn an_edited_record_is_found_out() {
             .prepare("SELECT key, CAST(value AS TEXT) FROM beside WHERE space = ?1 ORDER BY key")
             .unwrap();
         let rows = found.query_map([space], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        rows.map(Result::unwrap).collect()
+        let mut rows: Vec<(Vec<u8>, String)> = rows.map(Result::unwrap).collect();
+        // What was used comes first, whatever its name.
+        rows.sort_by_key(|(_, value)| !value.contains("\"used\""));
+        rows
     };
     let put = |space: &str, key: &[u8], value: &str| {
         let sql = "UPDATE beside SET value = ?3 WHERE space = ?1 AND key = ?2";

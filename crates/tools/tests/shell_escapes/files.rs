@@ -35,6 +35,15 @@ fn plain_commands_work() {
 }
 
 #[test]
+fn pytest_works_in_the_workspace() {
+    each_tier(|stage| {
+        stage.write("test_it.py", "def test_it(tmp_path): (tmp_path / 'x').write_text('y')\n");
+        let output = stage.run("pytest -q test_it.py");
+        assert!(output.stdout.contains("1 passed"), "{output:?}");
+    });
+}
+
+#[test]
 fn a_path_does_not_lead_outside() {
     each_tier(|stage| {
         let secret = stage.secret();

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_consent::Holder;
 use tollgate_contract::{Call, Caller, Capability, Mode, Secret, Surface, Urgency};
 use tollgate_gate::{
-    CallOptions, Gate, Packs, Parts, Settings,
+    CallOptions, Clock, Gate, Packs, Parts, Settings, SystemClock,
     keys::{KeySpec, Role},
 };
 use tollgate_ledger::{Ledger, Sync};
@@ -110,7 +110,7 @@ impl Gated {
         let toolbox = Toolbox {
             workspaces: Workspaces::new(data, None, Quota::default())?,
             fetcher: Arc::new(Fetcher::new(HttpConfig::default(), data)),
-            shell: Arc::new(LazyShell::new(ShellConfig::default(), Config::default())),
+            shell: Arc::new(LazyShell::new(ShellConfig::default(), Config::default(), data)),
         };
         let registry = tollgate_tools::pack(Packs::new(), toolbox)?.build()?;
         let ledger = Ledger::open(data, Sync::Process)?;
@@ -167,7 +167,9 @@ pub(crate) fn pages() -> Result<(), Box<dyn Error>> {
         let cancel = CancellationToken::new();
         let reach = |_: &Host| Reach::Named;
         let deadline = Instant::now() + Duration::from_secs(10);
-        let get = Get { url: &url, use_cache, now_ms: 1, deadline, cancel: &cancel, reach: &reach };
+        // The gate and this share one cache, and must agree about the time.
+        let now_ms = SystemClock.now_ms();
+        let get = Get { url: &url, use_cache, now_ms, deadline, cancel: &cancel, reach: &reach };
         let fetched = runtime.block_on(fetcher.fetch(get)).map_err(|error| error.to_string())?;
         Ok(black_box(fetched).page.metadata.cache_hit)
     };

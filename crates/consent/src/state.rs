@@ -325,6 +325,16 @@ impl Consent {
         of(State::Approved).or_else(|| of(State::Pending))
     }
 
+    /// A no to this very call that still holds.
+    pub fn denied(&self, key: KeyId, binding: &str, now_ms: i64) -> Option<&Item> {
+        self.items.values().find(|item| {
+            item.asked.key == key
+                && item.binding() == Some(binding)
+                && item.state(now_ms) == State::Denied
+                && now_ms < item.asked.until_ms
+        })
+    }
+
     /// A person answers.
     pub fn answer(&self, id: ApprovalId, said: Said, now_ms: i64) -> Result<Vec<Change>, Refusal> {
         let item = self.items.get(&id).ok_or(Refusal::Unknown)?;

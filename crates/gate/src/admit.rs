@@ -496,7 +496,7 @@ pub(crate) fn missing_capability(
 }
 
 /// The longest scope or session.
-const LONGEST_LABEL: usize = 200;
+pub(crate) const LONGEST_LABEL: usize = 200;
 
 enum Claimed {
     Nothing,

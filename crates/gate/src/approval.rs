@@ -184,6 +184,11 @@ impl Arrived {
             Some(id) => state.item(id).filter(|item| item.asked.key == key).cloned(),
             None => state.of_call(key, binding, needed, now).cloned(),
         };
+        let item = item.or_else(|| match wanted {
+            // A no holds for the same call until its time is over.
+            None => state.denied(key, binding, now).cloned(),
+            Some(_) => None,
+        });
         let Some(item) = item else {
             return Ok(match wanted {
                 Some(id) => Found::No(denied(tool, id, "there is no such approval for this key")),
@@ -205,6 +210,10 @@ impl Arrived {
             ItemState::Approved if state.take(id, now) => {
                 let gate = Arc::clone(&self.gate);
                 Ok(Found::Yes(Given { gate, id, approvers: item.asked.approvers }))
+            }
+            // Another call has it and may give it back.
+            ItemState::Approved if wanted == self.options.approval && wanted.is_some() => {
+                Ok(Found::Waits(Box::new(item)))
             }
             ItemState::Approved | ItemState::Used => Ok(Found::Gone),
             ItemState::Expired => no("nobody answered in time, or the answer was not used in time"),

@@ -24,7 +24,11 @@ use tollgate_contract::{
 };
 use tollgate_ledger::{Batch, Beside, LedgerError, NewEvent, Reader, Subject};
 
-use crate::{Gate, Principal, clock, gate::Inner, keys::label, session::SESSIONS};
+use crate::{
+    Gate, Principal, clock,
+    gate::Inner,
+    session::{SESSIONS, check_session},
+};
 
 /// Where what was asked is kept.
 const ITEMS: &str = "approvals";
@@ -300,11 +304,15 @@ fn check_consent(reader: &Reader) -> Result<Vec<String>, LedgerError> {
         for row in reader.kept_all(SESSIONS)? {
             let session = String::from_utf8_lossy(&row.key).into_owned();
             let key = String::from_utf8_lossy(&row.value);
-            if told.sessions.get(&session).map(String::as_str) != Some(&*key) {
+            if told.sessions.remove(&session).as_deref() != Some(&*key) {
                 let session = tollgate_contract::Quoted::new(&session);
                 problems
                     .push(format!("the session {session} is not that of the key that opened it"));
             }
+        }
+        for session in told.sessions.keys() {
+            let session = tollgate_contract::Quoted::new(session);
+            problems.push(format!("the session {session} was opened and is gone"));
         }
         Ok(problems)
     })
@@ -312,7 +320,20 @@ fn check_consent(reader: &Reader) -> Result<Vec<String>, LedgerError> {
 
 /// What is told of people's answers when the events that made them are retired.
 pub(crate) fn consent_left(reader: &Reader) -> Result<Value, LedgerError> {
-    told_consent(reader).map(|told| json!(told))
+    reader.at_once(|reader| {
+        let mut told = told_consent(reader)?;
+        let names = |space: &'static str| -> Result<BTreeSet<String>, LedgerError> {
+            let rows = reader.kept_all(space)?;
+            Ok(rows.iter().map(|row| String::from_utf8_lossy(&row.key).into_owned()).collect())
+        };
+        // What was forgotten stays so.
+        let (items, grants, sessions) = (names(ITEMS)?, names(GRANTS)?, names(SESSIONS)?);
+        told.items.retain(|item| items.contains(&item.asked.id.to_string()));
+        told.bound.retain(|id, _| items.contains(id));
+        told.grants.retain(|grant| grants.contains(&grant.id.to_string()));
+        told.sessions.retain(|session, _| sessions.contains(session));
+        Ok(json!(told))
+    })
 }
 
 impl Inner {
@@ -388,7 +409,7 @@ impl Gate {
     ) -> Result<Grant, Error> {
         let reason = said(reason)?;
         if let Some(session) = &to.session {
-            label("session", session)?;
+            check_session(session)?;
         }
         if let Some(key) = to.key {
             self.key(key)?;
@@ -399,7 +420,7 @@ impl Gate {
         let (key, by_name) = account(&by)?;
         // A session that is its own is itself.
         if let Some(session) = &to.session
-            && self.inner.owner_of(session)? == Some(key)
+            && self.inner.owner_of(session) == Some(key)
         {
             return Err(refused(Refusal::Own));
         }

@@ -178,6 +178,7 @@ impl Gate {
         let (metrics, degraded) = (Metrics::default(), Arc::new(AtomicBool::new(false)));
         let webhooks = Webhooks::read(&reader, &seal)?;
         let consents = Consents::read(&reader, consent)?;
+        let sessions = Sessions::read(&reader)?;
         let governing = Governing::open(
             &ledger,
             &clock,
@@ -194,7 +195,7 @@ impl Gate {
             governing,
             webhooks,
             consents,
-            sessions: Sessions::default(),
+            sessions,
             under_way: UnderWay::default(),
             clock,
             seal,

@@ -100,6 +100,10 @@ impl Arrived {
                 Error::from(Internal::new("a tool without an executor was let through")).into()
             );
         };
+        // It may have been stopped while its start was written. Nothing has happened.
+        if self.cancelled.is_cancelled() {
+            return Err(self.stopped(name()).into());
+        }
         let timeout = self.timeout(&ready.tool);
         let deadline = tokio::time::Instant::now() + timeout;
         let context = Context {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tollgate_contract::{
     Error,
-    error::{Cancelled, Halted},
+    error::{Cancelled, Halted, Internal},
     id::{CallId, KeyId},
     text::Clean,
 };
@@ -163,15 +163,27 @@ fn shown(id: CallId, entry: &Entry) -> MetCall {
 }
 
 impl Gate {
-    /// Stops something: new calls at once, and those under way as far as they can be stopped.
+    /// Stops something: new calls at once, and those under way as far as they can be stopped. It is done to its end,
+    /// even if whoever asked for it goes away.
     pub async fn halt(
         &self,
         target: HaltTarget,
         by: Arc<str>,
         why: Option<String>,
     ) -> Result<HaltDone, Error> {
-        // From here on nothing new begins. Where it cannot be recorded nothing new begins either, since no call can
-        // be; and what is under way is stopped all the same.
+        let gate = self.clone();
+        let task = self.inner.tasks.spawn(async move { gate.halt_now(target, by, why).await });
+        task.await.unwrap_or_else(|_| Err(Internal::new("a halt ended early").into()))
+    }
+
+    async fn halt_now(
+        &self,
+        target: HaltTarget,
+        by: Arc<str>,
+        why: Option<String>,
+    ) -> Result<HaltDone, Error> {
+        // From here on nothing new begins. Where that cannot be recorded, no call with an effect or a cost begins either,
+        // since none can be; and what is under way is stopped all the same.
         let recorded = self.governing().halt(target.clone(), by, why, false).await;
         let (what, met) = {
             let under_way = &self.inner.under_way;

@@ -333,7 +333,36 @@ async fn two_approvers_must_be_two() {
     let id = waits(&fixture.call("note.twice", "b").await);
     fixture.answer(&fixture.approver, id, true).await.unwrap();
     assert_eq!(fixture.answer(&fixture.second, id, false).await, Ok(ItemState::Denied));
-    assert_ne!(waits(&fixture.call("note.twice", "b").await), id);
+    assert_eq!(code(&fixture.call("note.twice", "b").await), ErrorCode::ApprovalDenied);
+}
+
+#[tokio::test]
+async fn a_no_holds_for_the_same_call_until_its_time_is_over() {
+    let fixture = Fixture::new().await;
+    let id = waits(&fixture.call("note.add", "a").await);
+    fixture.answer(&fixture.approver, id, false).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(code(&fixture.call("note.add", "a").await), ErrorCode::ApprovalDenied);
+    }
+    assert_ne!(waits(&fixture.call("note.add", "b").await), id);
+    fixture.clock.advance(HOUR);
+    assert_ne!(waits(&fixture.call("note.add", "a").await), id);
+}
+
+#[tokio::test]
+async fn a_session_has_a_name_that_can_be_shown() {
+    let fixture = Fixture::new().await;
+    let who = fixture.who(&fixture.writer);
+    let long = "x".repeat(201);
+    let secret = format!("tg_key_{}", "ab12".repeat(16));
+    for wrong in ["", "a\u{1b}[2J", "a\nb", long.as_str(), secret.as_str()] {
+        let asked =
+            fixture.gate.request_capability(&who, capability("net"), Some(wrong.to_owned()), None);
+        assert_eq!(asked.await.unwrap_err().code(), ErrorCode::InvalidRequest, "{wrong:?}");
+        let call = fixture.of(&fixture.writer, "demo.fetch", "a.example", Some(wrong));
+        let ended = fixture.gate.call(call, CallOptions::default()).await;
+        assert_eq!(code(&ended), ErrorCode::InvalidRequest, "{wrong:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -26,7 +26,7 @@ use tokio::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
     },
-    sync::{Mutex, OnceCell},
+    sync::Mutex,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,9 @@ const LEAST_FLOOD: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The launcher's environment is this one variable, so that a leak of it can be noticed.
 pub(crate) const VARIABLE: &str = "TOLLGATE_SANDBOX_LAUNCHER";
+
+/// When a machine that could not give the guarantees is asked again.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// How to sandbox.
 #[derive(Debug, Clone, Default)]
@@ -89,7 +92,7 @@ pub struct Sandbox {
 struct Inner {
     config: Config,
     launcher: Mutex<Option<Arc<UnixStream>>>,
-    chosen: OnceCell<Result<Tier, Unavailable>>,
+    chosen: Mutex<Option<(Result<Tier, Unavailable>, Instant)>>,
 }
 
 /// What else goes into a plan.
@@ -103,14 +106,24 @@ pub(crate) struct Extra {
 impl Sandbox {
     /// A sandbox. Nothing is started before it is needed.
     pub fn start(config: Config) -> Self {
-        let inner = Inner { config, launcher: Mutex::new(None), chosen: OnceCell::new() };
+        let inner = Inner { config, launcher: Mutex::new(None), chosen: Mutex::new(None) };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The tier that is used: the best one whose self-test holds in everything. Tried once and remembered.
+    /// The tier that is used: the best one whose self-test holds in everything. Tried once and remembered; where none
+    /// holds it is tried again after a while, since a machine may have been busy.
     pub async fn tier(&self) -> Result<Tier, SandboxError> {
-        let chosen = self.inner.chosen.get_or_init(|| self.choose()).await;
-        chosen.clone().map_err(Into::into)
+        let mut chosen = self.inner.chosen.lock().await;
+        match &*chosen {
+            Some((Ok(tier), _)) => return Ok(*tier),
+            Some((Err(why), tried)) if tried.elapsed() < TRY_AGAIN => {
+                return Err(why.clone().into());
+            }
+            _ => {}
+        }
+        let found = self.choose().await;
+        *chosen = Some((found.clone(), Instant::now()));
+        found.map_err(Into::into)
     }
 
     async fn choose(&self) -> Result<Tier, Unavailable> {

@@ -274,3 +274,21 @@ fn a_program_may_not_be_given_the_gates_own_folder_to_read() {
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains("the gate's own keys"), "{}", refused.err);
 }
+
+#[test]
+fn many_short_commands_do_not_get_round_the_quota() {
+    let daemon = Daemon::configured("[workspace]\nbytes = 1000000\n");
+    let exec =
+        |cmd: &str| call(&daemon, "shell.exec", &json!({"cmd": cmd}))["data"]["output"].clone();
+    let write =
+        |name: &str| exec(&format!("python3 -c 'open(\"{name}\", \"w\").write(\"x\" * 700000)'"));
+    assert_eq!(write("one")["exitCode"], 0);
+    assert_eq!(write("two")["exitCode"], 0, "between two looks it may become a little too much");
+    let third = write("three");
+    assert_ne!(third["exitCode"], 0, "{third}");
+    assert!(third["note"].as_str().unwrap().contains("remove something first"), "{third}");
+    // What can be removed is removed, and then there is room again.
+    assert_eq!(exec("find . -name two -delete")["exitCode"], 0);
+    assert_eq!(exec("find . -name three -delete")["exitCode"], 0);
+    assert_eq!(write("four")["exitCode"], 0);
+}

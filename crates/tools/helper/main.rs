@@ -48,7 +48,7 @@ async fn serve() -> std::io::Result<()> {
         Some(line) => serde_json::from_str(&line)?,
         None => return Ok(()),
     };
-    let shell = Arc::new(Shell::new(config, Config::default()));
+    let shell = Arc::new(Shell::new(config, Config::default(), None));
     let stdout = Arc::new(Mutex::new(tokio::io::stdout()));
     let mut running = tokio::task::JoinSet::new();
     while let Some(line) = lines.next_line().await? {
@@ -68,6 +68,7 @@ async fn serve() -> std::io::Result<()> {
 async fn answer(shell: &Shell, request: Request) -> Value {
     let cancel = CancellationToken::new();
     let around = Surroundings {
+        is_full: false,
         root: &request.root,
         disk_bytes: request.disk_bytes,
         inodes: request.inodes,

@@ -10,7 +10,11 @@ pub mod shell;
 pub mod system;
 pub mod workspace;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -47,19 +51,22 @@ pub struct Toolbox {
 pub struct LazyShell {
     config: ShellConfig,
     sandbox: SandboxConfig,
+    /// The gate's own folder, which no command may read.
+    private: PathBuf,
     made: tokio::sync::OnceCell<Shell>,
 }
 
 impl LazyShell {
     /// A shell that is to be.
-    pub fn new(config: ShellConfig, sandbox: SandboxConfig) -> Self {
-        Self { config, sandbox, made: tokio::sync::OnceCell::new() }
+    pub fn new(config: ShellConfig, sandbox: SandboxConfig, private: &Path) -> Self {
+        Self { config, sandbox, private: private.to_owned(), made: tokio::sync::OnceCell::new() }
     }
 
     async fn get(&self) -> Result<&Shell, Error> {
         let make = || async {
             let (config, sandbox) = (self.config.clone(), self.sandbox.clone());
-            tokio::task::spawn_blocking(move || Shell::new(config, sandbox))
+            let private = self.private.clone();
+            tokio::task::spawn_blocking(move || Shell::new(config, sandbox, Some(&private)))
                 .await
                 .map_err(|_| Error::from(Internal::new("making the shell ended early")))
         };
@@ -166,7 +173,13 @@ fn with_shell(
         async move {
             let root = root(&workspaces, &context).await?;
             let quota = root.quota();
+            let usage = root.usage().await.map_err(|error| {
+                // What cannot be measured could be anything.
+                let problem = format!("its workspace cannot be measured: {error}");
+                Error::from(ToolFailed::new(context.tool().name.clone(), Clean::new(&problem)))
+            })?;
             let around = shell::Surroundings {
+                is_full: usage.bytes > quota.bytes || usage.files > quota.files,
                 root: root.path(),
                 disk_bytes: quota.bytes,
                 inodes: quota.files,
@@ -190,8 +203,8 @@ fn with_shell(
         }
     });
     Ok(packs.taking(name, |input| {
-        let seconds = input.get("timeout_s").and_then(Value::as_u64)?;
-        Some(Duration::from_secs(seconds) + AROUND_A_COMMAND)
+        let seconds = input.get("timeout_s").and_then(Value::as_f64)?;
+        Duration::try_from_secs_f64(seconds).ok().map(|wanted| wanted + AROUND_A_COMMAND)
     }))
 }
 
@@ -218,8 +231,7 @@ async fn get(
         http::HttpProblem::NotGranted { host, .. } => context.missing(&host.capability()),
         other => other.error(),
     })?;
-    // What a server says of its limits is worth knowing.
-    context.heard(fetched.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    // What such a server says of its limits is not believed: a page could close a pool for everybody.
     Ok(fetched.page)
 }
 

@@ -104,8 +104,15 @@ fn supervise(
     }
     let deadline = Instant::now() + plan.grant.limits.wall;
     let Begun { process, status, idmapped } = begin(plan, shared, stdio, cgroup)?;
-    let ended = pidfd_open(process, PidfdFlags::empty())
-        .map_err(|e| Problem::new("watch", "pidfd_open", e.into()))?;
+    let ended = match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(ended) => ended,
+        Err(error) => {
+            // It is this process's child and not waited for yet, so that the number is its own.
+            tree::kill_all(&[process]);
+            let _ = sys::wait_for(process, true);
+            return Err(Problem::new("watch", "pidfd_open", error.into()));
+        }
+    };
     let mut run = Run { plan, process, ended, status, cgroup, deadline };
     let memory_by = match cgroup {
         Some(_) => format!("cgroup {}", shared.cgroups.kind()),

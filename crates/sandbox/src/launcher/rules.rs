@@ -242,7 +242,6 @@ const IOCTLS: &[u32] = &[
 const PRCTLS: &[u32] = &[
     libc::PR_SET_NAME as u32,
     libc::PR_GET_NAME as u32,
-    libc::PR_SET_PDEATHSIG as u32,
     libc::PR_GET_PDEATHSIG as u32,
     libc::PR_GET_DUMPABLE as u32,
     libc::PR_CAPBSET_READ as u32,

@@ -100,7 +100,7 @@ struct NewGrant {
     capability: String,
     /// To this session.
     #[serde(default)]
-    #[schemars(length(min = 1, max = 100))]
+    #[schemars(length(min = 1, max = 200))]
     session: Option<String>,
     /// To this key, by its id or its name.
     #[serde(default)]
@@ -124,7 +124,7 @@ struct NewRequest {
     capability: String,
     /// For this session; for the key as such where none is named.
     #[serde(default)]
-    #[schemars(length(min = 1, max = 100))]
+    #[schemars(length(min = 1, max = 200))]
     session: Option<String>,
     /// What it is for; whoever answers is told.
     #[serde(default)]

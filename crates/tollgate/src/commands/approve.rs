@@ -117,6 +117,9 @@ fn shown(item: &Value) -> String {
         }
     };
     line("what", &what(item));
+    if item.word("capability").starts_with("net:") && !item.word("capability").contains('*') {
+        line("reaches", "this host wherever its name leads, inside your network too");
+    }
     line("asked by", item.word("key"));
     line("session", item.word("session"));
     let effects = format!("{} / {}", item.word("sideEffect"), item.word("costEffect"));

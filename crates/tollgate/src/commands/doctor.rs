@@ -86,7 +86,7 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
         ));
     }
     let shell = config.as_ref().map(|(config, _)| config.shell.clone()).unwrap_or_default();
-    checks.extend(confined(shell));
+    checks.extend(confined(shell, data.clone()));
     checks.extend(gate(&gate_args));
     let bad = checks.iter().any(|check| check.state == State::Bad);
     let written = output.success(&json!({"healthy": !bad, "checks": checks}), || told(&checks));
@@ -157,9 +157,10 @@ fn ledger(data: &Path) -> Check {
 }
 
 /// What commands of agents can be kept from, by trying it; and what there is to run.
-fn confined(config: ShellConfig) -> Vec<Check> {
+fn confined(config: ShellConfig, data: PathBuf) -> Vec<Check> {
     let tried = wait(async {
-        let made = tokio::task::spawn_blocking(move || Shell::new(config, crate::sandbox()));
+        let made =
+            tokio::task::spawn_blocking(move || Shell::new(config, crate::sandbox(), Some(&data)));
         let shell = made.await.map_err(|error| Failure::bad_input(error.to_string()))?;
         let tier = shell.sandbox().tier().await;
         let report =

@@ -171,6 +171,14 @@ fn toolbox(args: &ServeArgs, config: &Config, data: &Path) -> Result<Toolbox, Fa
         .map_err(|error| Failure::bad_input(error.to_string()))?;
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = real(data);
+    let system = tollgate_tools::shell::system().find(|path| own.starts_with(path));
+    if let Some(path) = system {
+        return Err(Failure::bad_input(format!(
+            "the data folder is in {}, which commands can read",
+            path.display()
+        ))
+        .with_help("name another one with --data"));
+    }
     let reaching = config.shell.named_paths().find(|path| {
         let path = real(path);
         own.starts_with(&path) || path.starts_with(&own)
@@ -184,7 +192,7 @@ fn toolbox(args: &ServeArgs, config: &Config, data: &Path) -> Result<Toolbox, Fa
         .with_help("name a folder that does not hold the data folder, or move the data folder"));
     }
     let fetcher = Arc::new(Fetcher::new(config.http.clone(), data));
-    let shell = Arc::new(LazyShell::new(config.shell.clone(), crate::sandbox()));
+    let shell = Arc::new(LazyShell::new(config.shell.clone(), crate::sandbox(), data));
     Ok(Toolbox { workspaces, fetcher, shell })
 }
 

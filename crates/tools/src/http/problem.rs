@@ -35,7 +35,7 @@ pub enum HttpProblem {
         why: Clean,
     },
     /// It leads inside.
-    #[error("the host {} leads to {address}, which is {what}; that takes {}", Quoted::new(.host.as_str()), takes(.host, *.by_address))]
+    #[error("the host {} leads to {what}; that takes {}", Quoted::new(.host.as_str()), takes(.host, *.by_address))]
     NotPublic {
         /// The host.
         host: Host,

@@ -9,7 +9,7 @@ mod deny;
 mod resolve;
 pub mod words;
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tollgate_contract::{
     Behaviours, CostEffect, Declaration, Error, Permission, SideEffect, ToolName, Violations,
     behaviour::Mutation,
-    error::{Cancelled, Internal, InvalidInput, SandboxUnavailable, ToolFailed},
+    error::{Cancelled, Internal, InvalidInput, SandboxUnavailable},
     schema::InputProblem,
     text::Quoted,
 };
@@ -26,7 +26,7 @@ use tollgate_sandbox::{
 };
 
 pub use config::{PROGRAMS, ProgramConfig, ShellConfig};
-pub use resolve::{Missing, Program};
+pub use resolve::{Missing, Program, system};
 pub use words::WordsError;
 
 const NAME: &str = "shell.exec";
@@ -124,7 +124,7 @@ pub enum ShellError {
         allowed: Vec<String>,
     },
     /// The program is on the allowlist and not on this machine.
-    #[error("`{name}` may be run and is not installed here: {why}")]
+    #[error("`{name}` may be run and cannot be here; `tollgate doctor` says why")]
     Missing {
         /// The program.
         name: String,
@@ -162,10 +162,7 @@ impl From<ShellError> for Error {
             | ShellError::NotAllowed { .. }
             | ShellError::Missing { .. } => invalid("/cmd", error.to_string()),
             ShellError::Cancelled => Cancelled::new(Some(tool)).into(),
-            ShellError::Sandbox(SandboxError::NotStarted(why)) if why.stage() == "exec" => {
-                ToolFailed::new(tool, why.to_string()).into()
-            }
-            // What else can go wrong is the machine's business, and names folders of it.
+            // What can go wrong is the machine's business, and names folders of it.
             ShellError::Sandbox(why) => SandboxUnavailable::new(tool, why.to_string()).into(),
         }
     }
@@ -180,6 +177,8 @@ pub struct Surroundings<'a> {
     pub disk_bytes: u64,
     /// How many files and folders may be in it.
     pub inodes: u64,
+    /// Is there more in it than may be? Then nothing can be written, but things can be removed.
+    pub is_full: bool,
     /// How much time the call has left, where that is less than what it asks for.
     pub time_left: Option<Duration>,
     /// Says when the caller gave up.
@@ -197,9 +196,19 @@ pub struct Shell {
 impl Shell {
     /// Finds the programs, which asks some of them about themselves and takes a moment. The sandbox is not tried
     /// before it is needed.
-    pub fn new(config: ShellConfig, mut sandbox: Config) -> Self {
+    /// A program through which a command could read in `private`, the gate's own folder, is not run.
+    pub fn new(config: ShellConfig, mut sandbox: Config, private: Option<&Path>) -> Self {
         sandbox.tier = config.tier;
-        let programs = resolve::all(&config.programs);
+        let mut programs = resolve::all(&config.programs);
+        let private =
+            private.map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+        for found in programs.values_mut() {
+            if let (Some(private), Ok(program)) = (&private, &*found)
+                && program.reaches(private)
+            {
+                *found = Err(Missing::Private(program.binary.clone()));
+            }
+        }
         for (name, why) in
             programs.iter().filter_map(|(name, found)| Some((name, found.as_ref().err()?)))
         {
@@ -242,7 +251,12 @@ impl Shell {
         argv.extend(program.before.iter().chain(arguments).cloned());
         let grant = self.grant(program, around, wall);
         let finished = self.sandbox.run(&grant, &argv, around.cancel.clone()).await?;
-        output(finished)
+        let mut output = output(finished)?;
+        if around.is_full && output.note.is_none() {
+            let note = "the workspace holds more than it may, so that nothing could be written; remove something first (find … -delete)";
+            output.note = Some(note.to_owned());
+        }
+        Ok(output)
     }
 
     fn program(&self, name: &str) -> Result<&Program, ShellError> {
@@ -273,7 +287,11 @@ impl Shell {
                 memory_bytes: config.memory_bytes,
                 processes: config.processes,
                 open_files: config.open_files,
-                file_bytes: config.file_bytes.min(around.disk_bytes),
+                file_bytes: if around.is_full {
+                    0
+                } else {
+                    config.file_bytes.min(around.disk_bytes)
+                },
                 disk_bytes: around.disk_bytes,
                 inodes: around.inodes,
                 output_bytes: config.output_bytes,

@@ -41,6 +41,9 @@ pub enum Missing {
     /// No such file.
     #[error("it is not on the PATH")]
     NotFound,
+    /// The gate keeps its keys there.
+    #[error("it reads {}, which holds the gate's own folder or is in it", .0.display())]
+    Private(PathBuf),
     /// Not what it seems.
     #[error("{path}: {problem}", path = .path.display())]
     Unusable {
@@ -49,6 +52,16 @@ pub enum Missing {
         /// What is wrong.
         problem: String,
     },
+}
+
+impl Program {
+    /// Would whoever runs it read this folder, or a part of it?
+    pub(super) fn reaches(&self, folder: &Path) -> bool {
+        self.execute.iter().chain(&self.read_only).chain([&self.binary]).any(|path| {
+            let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            folder.starts_with(&path) || path.starts_with(folder)
+        })
+    }
 }
 
 impl Missing {
@@ -65,8 +78,8 @@ pub(super) fn all(
     programs.iter().map(|(name, config)| (name.clone(), one(name, config))).collect()
 }
 
-/// The folders that every program reads.
-pub(super) fn system() -> impl Iterator<Item = PathBuf> {
+/// The folders of the system that every command may read.
+pub fn system() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists())
 }
 

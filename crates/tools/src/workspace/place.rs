@@ -58,7 +58,9 @@ pub(super) fn chosen(data: &Path, root: &Path) -> Result<PathBuf, WorkspaceError
     if data.starts_with(&root) {
         return Err(WorkspaceError::HoldsData { root, data });
     }
-    if root.starts_with(&data) && !root.starts_with(data.join(WORKSPACE)) {
+    // In one of the sessions' folders, perhaps; in the folder that holds all of them, no.
+    let all = data.join(WORKSPACE);
+    if root.starts_with(&data) && (!root.starts_with(&all) || root == all) {
         return Err(WorkspaceError::InsideData { root, data });
     }
     open(&root, false)?;

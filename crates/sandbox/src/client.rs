@@ -40,8 +40,8 @@ use crate::{
 
 /// A stream may be this many times longer than what is kept of it before its writer is ended.
 const FLOOD_FACTOR: u64 = 256;
-/// No stream is a flood below this.
-const LEAST_FLOOD: u64 = 64 << 20;
+/// However much is kept of it, a stream that is longer than this and than what is kept is a flood.
+const MOST_OF_A_STREAM: u64 = 64 << 20;
 /// A launcher that has not answered by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The launcher's environment is this one variable, so that a leak of it can be noticed.
@@ -400,7 +400,7 @@ impl Stop {
 /// Reads a stream to its end and keeps the beginning.
 async fn collect(mut stream: pipe::Receiver, keep: u64, flood: &CancellationToken) -> Output {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    let most = (keep as u64).saturating_mul(FLOOD_FACTOR).min(LEAST_FLOOD).max(keep as u64);
+    let most = (keep as u64).saturating_mul(FLOOD_FACTOR).min(MOST_OF_A_STREAM).max(keep as u64);
     let mut kept = BytesMut::new();
     let mut total = 0_u64;
     let mut buffer = vec![0; 64 << 10];

@@ -283,7 +283,9 @@ fn many_short_commands_do_not_get_round_the_quota() {
     let write =
         |name: &str| exec(&format!("python3 -c 'open(\"{name}\", \"w\").write(\"x\" * 700000)'"));
     assert_eq!(write("one")["exitCode"], 0);
-    assert_eq!(write("two")["exitCode"], 0, "between two looks it may become a little too much");
+    // Between two looks it may become a little too much, or the command is ended by it.
+    let second = write("two");
+    assert!(second["exitCode"] == 0 || second["endedBy"] == "disk", "{second}");
     let third = write("three");
     assert_ne!(third["exitCode"], 0, "{third}");
     assert!(third["note"].as_str().unwrap().contains("remove something first"), "{third}");

@@ -17,7 +17,11 @@ use rustix::{
 };
 use seccompiler::BpfProgram;
 
-use super::{init::Problem, tree};
+use super::{
+    init::Problem,
+    mounts::{DEVICES, ETC},
+    tree,
+};
 use crate::{
     grant::{Network, Tier},
     plan::{Plan, on},
@@ -171,15 +175,13 @@ fn allow_paths(
             | AccessFs::Refer;
     }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-    let etc = ["/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives"];
     // These two are made for the run. The lesser tier has only the machine's, which are nobody's business.
     let accounts = ["/etc/passwd", "/etc/group"].iter().filter(|_| plan.tier == Tier::Full);
-    let devices = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
     let all = std::iter::once((inside, root))
         .chain(plan.grant.read_only.iter().map(|path| (path.as_path(), read)))
         .chain(accounts.map(|path| (Path::new(*path), read)))
-        .chain(etc.iter().map(|path| (Path::new(*path), read)))
-        .chain(devices.iter().map(|path| (Path::new(*path), device)))
+        .chain(ETC.iter().map(|path| (Path::new(*path), read)))
+        .chain(DEVICES.iter().map(|path| (Path::new(*path), device)))
         .chain(
             plan.grant
                 .execute

@@ -36,10 +36,10 @@ pub(super) const INSIDE_ID: u32 = 1000;
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID;
 
 /// The devices that are harmless.
-const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
+pub(super) const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
 
 /// What dynamic programs look up.
-const ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives"];
+pub(super) const ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives"];
 
 /// A mount that is attached to nothing yet, and where it will be.
 struct Tree {

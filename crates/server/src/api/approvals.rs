@@ -355,9 +355,12 @@ impl Listening {
             tokio::select! {
                 heard = self.news.recv() => match heard {
                     Ok(item) => {
-                        let shown = now(&self.app.gate, &item);
-                        let name = if shown.state == "pending" { "waits" } else { "decided" };
-                        self.ready.push_back(told(name, &shown));
+                        let state = item.state(self.app.gate.clock().now_ms());
+                        let name = match state {
+                            ItemState::Pending => "waits",
+                            _ => "decided",
+                        };
+                        self.ready.push_back(told(name, &ItemShown::new(&item, state)));
                     }
                     // Too far behind: everything again.
                     Err(RecvError::Lagged(_)) => {

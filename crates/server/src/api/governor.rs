@@ -430,24 +430,71 @@ async fn halt(ask: Ask<Nothing, Json<What>>, resumes: bool) -> Result<Reply<Halt
     Ok(Reply::ok(Halted::now(gate, done)))
 }
 
+/// One thing that a request names.
+enum NamedThing {
+    Agent(String),
+    Key(String),
+    Tool(String),
+    Identity(String),
+    Workload(String),
+    Scope(String),
+    Pool(String),
+}
+
+impl NamedThing {
+    /// What kind of thing it is, and its name.
+    fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Agent(name) => ("agent", name),
+            Self::Key(name) => ("key", name),
+            Self::Tool(name) => ("tool", name),
+            Self::Identity(name) => ("identity", name),
+            Self::Workload(name) => ("workload", name),
+            Self::Scope(name) => ("scope", name),
+            Self::Pool(name) => ("pool", name),
+        }
+    }
+
+    /// The same, as the governor knows it.
+    fn target(self, gate: &Gate, resumes: bool) -> Result<HaltTarget, Error> {
+        Ok(HaltTarget::Target(match self {
+            Self::Agent(name) => Target::Agent(name.into()),
+            Self::Key(name) => Target::Key(key_named(gate, &name)?.to_string().into()),
+            // A name that is no tool would stop nothing, and nobody would notice.
+            Self::Tool(name) => {
+                Target::Workload(gate.manifest().resolve(&name)?.name.as_str().into())
+            }
+            Self::Identity(name) => return Ok(HaltTarget::IdentityNamed(name)),
+            Self::Workload(name) => Target::Workload(name.into()),
+            Self::Scope(name) => Target::Scope(name.into()),
+            Self::Pool(name) => {
+                if gate.governing().setup().by_id(&name).is_none() && !resumes {
+                    return Err(refuse("there is no such pool; `tollgate pools` lists them"));
+                }
+                Target::Pool(name.into())
+            }
+        }))
+    }
+}
+
 /// What is meant, and why.
 fn target(gate: &Gate, what: What, resumes: bool) -> Result<(HaltTarget, Option<String>), Error> {
     let What { agent, key, tool, identity, workload, scope, pool, reason } = what;
-    let named = [
-        ("agent", agent),
-        ("key", key),
-        ("tool", tool),
-        ("identity", identity),
-        ("workload", workload),
-        ("scope", scope),
-        ("pool", pool),
-    ];
     if let Some(reason) = &reason {
         name("reason", reason)?;
     }
     let reason = reason.map(|text| tollgate_contract::redact::redact_text(&text).into_owned());
-    let mut given = named.into_iter().filter_map(|(kind, text)| Some((kind, text?)));
-    let Some((kind, text)) = given.next() else {
+    let named = [
+        agent.map(NamedThing::Agent),
+        key.map(NamedThing::Key),
+        tool.map(NamedThing::Tool),
+        identity.map(NamedThing::Identity),
+        workload.map(NamedThing::Workload),
+        scope.map(NamedThing::Scope),
+        pool.map(NamedThing::Pool),
+    ];
+    let mut given = named.into_iter().flatten();
+    let Some(thing) = given.next() else {
         return Ok((HaltTarget::Target(Target::All), reason));
     };
     if given.next().is_some() {
@@ -455,28 +502,10 @@ fn target(gate: &Gate, what: What, resumes: bool) -> Result<(HaltTarget, Option<
             "one thing at a time: name one of agent, key, tool, identity, workload, scope, pool, or none for everything",
         ));
     }
-    name(kind, &text)?;
-    let governing = gate.governing();
-    governing.check_name(kind, &text)?;
-    let target = match kind {
-        "agent" => Target::Agent(text.into()),
-        "key" => Target::Key(key_named(gate, &text)?.to_string().into()),
-        "tool" => {
-            // A name that is no tool would stop nothing, and nobody would notice.
-            let tool = gate.manifest().resolve(&text)?;
-            Target::Workload(tool.name.as_str().into())
-        }
-        "identity" => return Ok((HaltTarget::IdentityNamed(text), reason)),
-        "workload" => Target::Workload(text.into()),
-        "scope" => Target::Scope(text.into()),
-        _ => {
-            if governing.setup().by_id(&text).is_none() && !resumes {
-                return Err(refuse("there is no such pool; `tollgate pools` lists them"));
-            }
-            Target::Pool(text.into())
-        }
-    };
-    Ok((HaltTarget::Target(target), reason))
+    let (kind, text) = thing.parts();
+    name(kind, text)?;
+    gate.governing().check_name(kind, text)?;
+    Ok((thing.target(gate, resumes)?, reason))
 }
 
 /// The key that goes by this id or name.

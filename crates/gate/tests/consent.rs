@@ -71,18 +71,25 @@ fn packs(ran: &Arc<AtomicUsize>) -> Packs {
             .unwrap()
     };
     let (add, twice) = (Arc::clone(ran), Arc::clone(ran));
+    let (waiting, blocking) = (Arc::clone(ran), Arc::clone(ran));
     let count = |ran: &AtomicUsize| json!(ran.fetch_add(1, Ordering::SeqCst) + 1);
     Packs::new()
         .add(writes("note.add"), move |_: Line, _| std::future::ready(Ok(count(&add))))
         .add(writes("note.twice"), move |_: Line, _| std::future::ready(Ok(count(&twice))))
-        .add(reads("demo.waits"), async |_: Line, context| {
-            context.cancelled().cancelled().await;
-            Ok(json!("stopped by itself"))
+        .add(reads("demo.waits"), move |_: Line, context| {
+            waiting.fetch_add(1, Ordering::SeqCst);
+            async move {
+                context.cancelled().cancelled().await;
+                Ok(json!("stopped by itself"))
+            }
         })
-        .add(reads("demo.blocks"), async |_: Line, _| {
-            // It holds its thread and hears nothing.
-            std::thread::sleep(Duration::from_secs(4));
-            Ok(Value::Null)
+        .add(reads("demo.blocks"), move |_: Line, _| {
+            blocking.fetch_add(1, Ordering::SeqCst);
+            async {
+                // It holds its thread and hears nothing.
+                std::thread::sleep(Duration::from_secs(4));
+                Ok(Value::Null)
+            }
         })
         .add(reads("demo.fetch"), async |input: Line, context| {
             let host = HostName::parse(&input.text).unwrap();
@@ -708,11 +715,10 @@ async fn a_halt_stops_what_can_be_stopped_and_says_what_could_not() {
     let (waits, blocks) = (start("demo.waits"), start("demo.blocks"));
     let asks = fixture.spawn(fixture.of(&fixture.writer, "note.add", "a", None), patient());
     fixture.until_something_waits().await;
-    while fixture.gate.calls_under_way() < 3 {
+    // Both must be inside their executors.
+    while fixture.ran() < 2 {
         tokio::task::yield_now().await;
     }
-    // Both must be inside their executors.
-    tokio::time::sleep(Duration::from_millis(100)).await;
     let by: Arc<str> = "test".into();
     let target = |target| HaltTarget::Target(target);
     let other = fixture.gate.halt(target(Target::Workload("note.twice".into())), by.clone(), None);

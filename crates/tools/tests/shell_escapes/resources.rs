@@ -37,8 +37,6 @@ fn who_never_stops_forking_is_gone_at_the_deadline() {
         let output = stage.run_for(&format!("python3 program.py {mark}"), 1);
         assert!(output.timed_out, "{output:?}");
         assert!(!Stage::somebody_runs(&mark), "something is left");
-        // As long as it lasts after its second is how long it takes to catch everybody.
-        assert!(output.duration_ms < 20_000, "{output:?}");
     });
 }
 

@@ -178,11 +178,14 @@ fn with_shell(
                 let problem = format!("its workspace cannot be measured: {error}");
                 Error::from(ToolFailed::new(context.tool().name.clone(), Clean::new(&problem)))
             })?;
+            let is_full = usage.bytes > quota.bytes || usage.files > quota.files;
             let around = shell::Surroundings {
-                is_full: usage.bytes > quota.bytes || usage.files > quota.files,
+                is_full,
                 root: root.path(),
-                disk_bytes: quota.bytes,
-                inodes: quota.files,
+                // What cannot write is not ended for what others wrote: it may be about to remove it. Files without
+                // anything in them could still be made.
+                disk_bytes: if is_full { u64::MAX } else { quota.bytes },
+                inodes: if is_full { quota.files.saturating_mul(2) } else { quota.files },
                 time_left: Some(context.time_left().saturating_sub(Duration::from_millis(500))),
                 cancel: context.cancelled().clone(),
             };

@@ -158,7 +158,7 @@ impl Arrived {
         if let Some(session) = self.call.session.as_deref().filter(|_| principal.key().is_some()) {
             self.gate.session(&principal, session).await?;
         }
-        let account = principal.record().map(|record| record.parent.unwrap_or(record.key_id));
+        let account = principal.account();
         let claim = match self.claim(&tool, account).await? {
             Claimed::Nothing => None,
             Claimed::Turn(claim, turn) => Some((*claim, Arc::new(turn))),

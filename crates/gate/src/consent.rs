@@ -359,7 +359,7 @@ impl Inner {
 /// Who asks, as people's answers are counted: a token is its key.
 pub(crate) fn account(principal: &Principal) -> Result<(KeyId, String), Error> {
     let key = principal.require_key()?;
-    Ok((key.parent.unwrap_or(key.key_id), key.name.clone()))
+    Ok((key.account(), key.name.clone()))
 }
 
 impl Gate {

@@ -260,10 +260,11 @@ proptest! {
         match which {
             0 => policy.deny.push(entry),
             1 => policy.ask.push(ask),
-            // An absent ceiling of the server is its default one, not the highest.
+            // An absent ceiling is not the highest: the server has a default one, and for a key to name `live_trade` is
+            // the opt-in that real money takes, which is no lower ceiling.
             2 => {
-                let old = policy.max_side_effect.or(to_server.then_some(SideEffect::PaperTrade));
-                policy.max_side_effect = Some(old.map_or(side, |old| old.min(side)));
+                let old = policy.max_side_effect.unwrap_or(SideEffect::PaperTrade);
+                policy.max_side_effect = Some(old.min(side));
             }
             _ => policy.max_cost_effect = Some(policy.max_cost_effect.map_or(cost, |old| old.min(cost))),
         }

@@ -170,6 +170,11 @@ impl KeyRecord {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 
+    /// The key that it counts as: a token is its key.
+    pub fn account(&self) -> KeyId {
+        self.parent.unwrap_or(self.key_id)
+    }
+
     /// Is it a short-lived token?
     pub fn is_token(&self) -> bool {
         self.parent.is_some()

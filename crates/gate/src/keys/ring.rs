@@ -125,7 +125,7 @@ impl Principal {
 
     /// The key that it counts as: a token is its key.
     pub fn account(&self) -> Option<KeyId> {
-        self.record().map(|record| record.parent.unwrap_or(record.key_id))
+        self.record().map(KeyRecord::account)
     }
 
     /// Passes if it has a key that counts, whatever it is for.
@@ -167,8 +167,7 @@ fn askers(record: &KeyRecord) -> (Arc<Asker>, Arc<Asker>) {
     let claims = &record.claims;
     let own = Asker {
         account: account.into(),
-        // A token is its key.
-        key: record.parent.unwrap_or(record.key_id).to_string().into(),
+        key: record.account().to_string().into(),
         is_keyless: false,
         agents: claims.agents.clone().into(),
         identities: claims.identities.clone().into(),

@@ -511,7 +511,7 @@ fn target(gate: &Gate, what: What, resumes: bool) -> Result<(HaltTarget, Option<
 /// The key that goes by this id or name.
 pub(super) fn key_named(gate: &Gate, text: &str) -> Result<KeyId, Error> {
     if let Ok(id) = KeyId::parse(text) {
-        return gate.key(id).map(|key| key.parent.unwrap_or(id));
+        return gate.key(id).map(|key| key.account());
     }
     let now = gate.clock().now_ms();
     let keys = gate.keys();

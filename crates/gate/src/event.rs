@@ -45,3 +45,6 @@ impl RunEvent {
 
 /// Hears the events of a run.
 pub type Observer = Arc<dyn Fn(RunEvent) + Send + Sync>;
+
+/// Hears the pieces of an answer, as the tool gives them: raw, and not part of the record.
+pub type Deltas = Arc<dyn Fn(Value) + Send + Sync>;

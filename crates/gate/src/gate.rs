@@ -26,9 +26,10 @@ use tollgate_policy::{Policy, PolicySet};
 use crate::{
     Metrics,
     admit::Arrived,
+    allowance::Allowance,
     clock::{self, Clock, SystemClock},
     consent::{ConsentSettings, Consents},
-    event::Observer,
+    event::{Deltas, Observer},
     governing::Governing,
     idempotency,
     keys::{KeyRecord, KeyRing, Principal},
@@ -125,6 +126,10 @@ pub struct CallOptions {
     pub run: Option<RunId>,
     /// Who hears the events of the run.
     pub observer: Option<Observer>,
+    /// Who hears the pieces of an answer that a tool gives bit by bit.
+    pub deltas: Option<Deltas>,
+    /// What the run that the call belongs to may take in all.
+    pub allowance: Option<Arc<Allowance>>,
 }
 
 /// How the gate is.

@@ -216,6 +216,10 @@ impl Arrived {
             Some(layers) => Cow::Borrowed(layers),
             None => Cow::Owned(Layers::of_server(self.gate.policies().server.clone())),
         };
+        let layers = match &self.options.session_policy {
+            Some(policy) => Cow::Owned(layers.into_owned().with_session(policy.clone())),
+            None => layers,
+        };
         match &self.options.policy {
             Some(policy) => Cow::Owned(layers.into_owned().with_call(policy.clone())),
             None => layers,
@@ -426,6 +430,13 @@ impl Arrived {
         tracing::debug!(call = %self.about.call_id, code = %failure.code(), operator = %failure.operator, "refused");
         self.tell(Event::RunFailed, || json!({"error": failure.error, "verdict": failure.verdict}));
         Box::new(failure)
+    }
+
+    /// Tells whoever hears the pieces of the answer that the call waits, and for what.
+    pub(crate) fn tell_waiting(&self, what: impl FnOnce() -> Value) {
+        if let Some(deltas) = &self.options.deltas {
+            deltas(what());
+        }
     }
 
     /// Tells the observer, if there is one.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use tollgate_contract::{
     CostEffect, Error, Facts, Layer, Reason, ToolName,
     error::{BudgetDenied, Halted, PermissionDenied},
@@ -205,6 +206,7 @@ impl Arrived {
         let held = Held { intent: Some(decision.intent), asker: Some(asker), ..Held::default() };
         let wait = u64::try_from(decision.wait_ms).unwrap_or_default();
         if wait > 0 {
+            self.tell_waiting(|| json!({"waitsForRoom": {"ms": wait}}));
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
                 () = self.cancelled.cancelled() => {

@@ -1,0 +1,1 @@
+//! What Anthropic's server is asked, and how its answers are read.

@@ -1,0 +1,1 @@
+//! Servers that hang, break off, lie and send too much.

@@ -334,9 +334,9 @@ impl Runtime {
         let memories = self.inner.memory.count(Some(session.as_str())).unwrap_or(0);
         Ok(SessionView {
             checkpoint,
-            settings: folder.settings().map_err(|problem| Internal::new(problem))?,
+            settings: folder.settings().map_err(Internal::new)?,
             turns: lines.into_iter().skip(skipped).collect(),
-            memories: u64::try_from(memories).unwrap_or(u64::MAX),
+            memories,
             running,
             warnings,
         })

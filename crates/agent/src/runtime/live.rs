@@ -399,8 +399,7 @@ pub(crate) fn capabilities(
         .grants()
         .iter()
         .filter(|grant| grant.until_ms.is_none_or(|until| until > now))
-        .filter(|grant| grant.to.key.is_none_or(|holder| holder == key))
-        .filter(|grant| grant.to.session.as_deref().is_none_or(|held| held == session.as_str()))
+        .filter(|grant| grant.to.includes(key, Some(session.as_str())))
         .map(|grant| grant.capability.to_string())
         .collect();
     granted.sort_unstable();

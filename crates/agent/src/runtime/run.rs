@@ -428,7 +428,7 @@ impl Inner {
         (self.bind_root)(session.as_str(), settings.root.as_deref()).map_err(invalid)?;
         if let Some(ModelChoice::Own(config)) = &settings.model {
             self.models
-                .set_for_session(session.as_str(), OWN_MODEL, (**config).clone())
+                .set_for_session(session.as_str(), &own_model(session), (**config).clone())
                 .map_err(|problem| invalid(problem.to_string()))?;
         }
         Ok(())
@@ -567,7 +567,7 @@ impl Inner {
         let name = match (wanted, &settings.model) {
             (Some(wanted), _) => Some(wanted.to_owned()),
             (None, Some(ModelChoice::Named(name))) => Some(name.clone()),
-            (None, Some(ModelChoice::Own(_))) => Some(OWN_MODEL.to_owned()),
+            (None, Some(ModelChoice::Own(_))) => Some(own_model(session)),
             (None, None) => None,
         };
         let model = self
@@ -687,8 +687,10 @@ impl Inner {
     }
 }
 
-/// The name of the model that a session has for itself.
-pub(crate) const OWN_MODEL: &str = "own";
+/// The name of the model that a session has for itself: no other session has one of that name.
+pub(crate) fn own_model(session: &SessionName) -> String {
+    format!("own:{session}")
+}
 
 fn saved_event(checkpoint: &Checkpoint) -> Value {
     json!({

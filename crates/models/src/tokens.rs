@@ -15,10 +15,10 @@ use tiktoken_rs::CoreBPE;
 use crate::chat::{ChatRequest, ChatResponse, NativeCall};
 
 /// A tokenizer takes time that grows with the square of a run of letters or of spaces, so longer ones are cut.
-const LONGEST_RUN: usize = 128;
+const LONGEST_RUN: usize = 64;
 
 /// What is counted exactly; the rest of a longer text is estimated.
-const MOST_COUNTED: usize = 256 * 1024;
+const MOST_COUNTED: usize = 512 * 1024;
 
 /// What a message costs beyond its text: who says it, and where it begins and ends.
 const AROUND_A_MESSAGE: u64 = 5;
@@ -37,8 +37,8 @@ pub enum Tokenizer {
     O200k,
     /// What GPT-4 and GPT-3.5 are counted with.
     Cl100k,
-    /// A third of a token for each letter and space, two thirds for other ASCII, half a token for each byte of
-    /// everything else; rounded up.
+    /// A third of a token for each ASCII letter and space, five sixths for other ASCII, two thirds for a character of two
+    /// bytes, half a token for each byte of a longer one; rounded up.
     Estimate,
 }
 
@@ -69,10 +69,7 @@ impl Tokenizer {
             Self::Cl100k => CL100K.as_ref(),
             Self::Estimate => None,
         };
-        let Some(exact) = exact else { return estimate(text) };
-        let (head, tail) = cut(text, MOST_COUNTED);
-        let counted: usize = pieces(head).map(|piece| exact.count_ordinary(piece)).sum();
-        counted as u64 + estimate(tail)
+        exact.map_or_else(|| estimate(text), |exact| counted(exact, text, MOST_COUNTED))
     }
 
     /// How many tokens a request has.
@@ -150,14 +147,22 @@ impl Counts {
     }
 }
 
+/// Counts so much of a text, and estimates the rest.
+fn counted(exact: &CoreBPE, text: &str, most: usize) -> u64 {
+    let (head, tail) = cut(text, most);
+    let counted: usize = pieces(head).map(|piece| exact.count_ordinary(piece)).sum();
+    counted as u64 + estimate(tail)
+}
+
 /// See [`Tokenizer::Estimate`].
 fn estimate(text: &str) -> u64 {
-    let sixths = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b' ' | b'\n' | b'\t' | b'\r' => 2,
-        0..=127 => 4,
-        _ => 3,
+    let sixths = |c: char| match (c, c.len_utf8()) {
+        ('a'..='z' | 'A'..='Z' | ' ' | '\n' | '\t' | '\r', _) => 2,
+        (_, 1) => 5,
+        (_, 2) => 4,
+        (_, bytes) => 3 * bytes as u64,
     };
-    text.bytes().map(sixths).sum::<u64>().div_ceil(6)
+    text.chars().map(sixths).sum::<u64>().div_ceil(6)
 }
 
 /// Pieces whose runs of letters, or of spaces, are short. Where a run is cut it has a token more at most.

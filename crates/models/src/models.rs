@@ -166,11 +166,10 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(plain)
 }
 
-/// The way to a model, and its name where a script says it.
-fn transport(
-    config: &ModelConfig,
-    environment: &Environment,
-) -> Result<(Arc<dyn Transport>, Option<String>), (String, String)> {
+/// A way to a model, and its name where a script says it.
+type Way = (Arc<dyn Transport>, Option<String>);
+
+fn transport(config: &ModelConfig, environment: &Environment) -> Result<Way, (String, String)> {
     if let (Kind::Scripted, Some(path)) = (config.kind, &config.script) {
         let script = Script::read(path).map_err(|bad| ("script".to_owned(), bad.to_string()))?;
         let name = script.model.clone();

@@ -26,6 +26,12 @@ fn every_ending_of_a_line_is_one() {
 }
 
 #[test]
+fn an_empty_piece_between_cr_and_lf_changes_nothing() {
+    let pieces = [&b"data: a\r"[..], b"", b"\ndata: b\r\n", b"\r", b"", b"", b"\n"];
+    assert_eq!(read(pieces), (vec![data("a\nb")], None, 0));
+}
+
+#[test]
 fn fields_are_read_as_they_should_be() {
     let text = "\u{feff}: a comment\nevent: ping\ndata:one\ndata:  two\ndata\nid: 3\nretry: 9\nother\n\n\n\ndata: x\n\nevent: lost\n\ndata: rest";
     let ping = Event { event: "ping".to_owned(), data: "one\n two\n".to_owned() };

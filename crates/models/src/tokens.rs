@@ -17,7 +17,7 @@ use crate::chat::{ChatRequest, ChatResponse, NativeCall};
 /// A tokenizer takes time that grows with the square of a run of letters or of spaces, so longer ones are cut.
 const LONGEST_RUN: usize = 64;
 
-/// What is counted exactly; the rest of a longer text is estimated.
+/// How many bytes are counted exactly; the rest of a longer text is estimated.
 const MOST_COUNTED: usize = 512 * 1024;
 
 /// What a message costs beyond its text: who says it, and where it begins and ends.
@@ -64,40 +64,73 @@ impl Tokenizer {
 
     /// How many tokens a text has. Takes time in proportion to its length, whatever is in it.
     pub fn count(self, text: &str) -> u64 {
-        let exact = match self {
-            Self::O200k => O200K.as_ref(),
-            Self::Cl100k => CL100K.as_ref(),
-            Self::Estimate => None,
-        };
-        exact.map_or_else(|| estimate(text), |exact| counted(exact, text, MOST_COUNTED))
+        self.count_all([text])
+    }
+
+    /// How many tokens texts have together.
+    pub fn count_all<'a>(self, texts: impl IntoIterator<Item = &'a str>) -> u64 {
+        let mut counter = Counter::new(self);
+        texts.into_iter().map(|text| counter.count(text)).sum()
     }
 
     /// How many tokens a request has.
     pub fn count_request(self, request: &ChatRequest) -> u64 {
-        let messages = request.messages.iter().map(|message| {
-            let id = message.tool_call_id.as_deref().map_or(0, |id| self.count(id));
-            AROUND_A_MESSAGE + self.count(&message.content) + id + self.calls(&message.tool_calls)
-        });
-        let tools = request.tools.iter().map(|tool| {
-            let parameters = self.count(&tool.parameters.to_string());
-            AROUND_A_TOOL + self.count(&tool.name) + self.count(&tool.description) + parameters
-        });
-        AROUND_A_REQUEST + messages.sum::<u64>() + tools.sum::<u64>()
+        let mut counter = Counter::new(self);
+        let mut sum = AROUND_A_REQUEST;
+        for message in &request.messages {
+            sum += AROUND_A_MESSAGE + counter.count(&message.content);
+            sum += message.tool_call_id.as_deref().map_or(0, |id| counter.count(id));
+            sum += counter.calls(&message.tool_calls);
+        }
+        for tool in &request.tools {
+            sum += AROUND_A_TOOL + counter.count(&tool.name) + counter.count(&tool.description);
+            sum += counter.count(&tool.parameters.to_string());
+        }
+        sum
     }
 
     /// How many tokens an answer has, as far as it has come.
     pub fn count_answer(self, answer: &ChatResponse) -> u64 {
-        self.count(&answer.content) + self.count(&answer.reasoning) + self.calls(&answer.tool_calls)
+        let mut counter = Counter::new(self);
+        counter.count(&answer.content)
+            + counter.count(&answer.reasoning)
+            + counter.calls(&answer.tool_calls)
+    }
+}
+
+/// Counts several texts, exactly as far as there is time for it.
+struct Counter {
+    exact: Option<&'static CoreBPE>,
+    /// How much may still be counted exactly.
+    left: usize,
+}
+
+impl Counter {
+    fn new(tokenizer: Tokenizer) -> Self {
+        let exact = match tokenizer {
+            Tokenizer::O200k => O200K.as_ref(),
+            Tokenizer::Cl100k => CL100K.as_ref(),
+            Tokenizer::Estimate => None,
+        };
+        Self { exact, left: MOST_COUNTED }
     }
 
-    fn calls(self, calls: &[NativeCall]) -> u64 {
-        let call = |call: &NativeCall| {
+    fn count(&mut self, text: &str) -> u64 {
+        let Some(exact) = self.exact else { return estimate(text) };
+        let (head, tail) = cut(text, self.left);
+        self.left -= head.len();
+        let counted: usize = pieces(head).map(|piece| exact.count_ordinary(piece)).sum();
+        counted as u64 + estimate(tail)
+    }
+
+    fn calls(&mut self, calls: &[NativeCall]) -> u64 {
+        let mut call = |call: &NativeCall| {
             AROUND_A_TOOL
                 + self.count(&call.id)
                 + self.count(&call.name)
                 + self.count(&call.arguments)
         };
-        calls.iter().map(call).sum()
+        calls.iter().map(&mut call).sum()
     }
 }
 
@@ -145,13 +178,6 @@ impl Counts {
         }
         hasher.finish()
     }
-}
-
-/// Counts so much of a text, and estimates the rest.
-fn counted(exact: &CoreBPE, text: &str, most: usize) -> u64 {
-    let (head, tail) = cut(text, most);
-    let counted: usize = pieces(head).map(|piece| exact.count_ordinary(piece)).sum();
-    counted as u64 + estimate(tail)
 }
 
 /// See [`Tokenizer::Estimate`].

@@ -188,6 +188,17 @@ async fn what_has_no_room_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn a_whole_number_with_a_point_holds_as_much() {
+    let server = fake(json!([{"content": "hi"}])).await;
+    let fixture = Fixture::new(priced(&server), pools(1_000_000, 499)).await;
+    let mut input = hello();
+    input["max_tokens"] = json!(50.0);
+    let refused = fixture.chat(input).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::BudgetDenied);
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
 async fn without_a_price_nothing_is_said_of_money() {
     let server = fake(json!([{"content": "hi"}])).await;
     let fixture = Fixture::wide(openai(&server.url())).await;
@@ -322,6 +333,7 @@ async fn what_does_not_fit_the_model_is_refused_before_anything_is_sent() {
     let failed = fixture.chat(said("hi", json!({"model": "mian"}))).await.unwrap_err();
     assert!(failed.error.message.contains("did you mean `main`?"), "{failed:?}");
     assert!(server.requests().is_empty());
+    assert_eq!((fixture.used("llm:tokens"), fixture.used("llm:spend")), (0, 0));
     // What was not said is what there is room for.
     fixture.chat(said(&half, json!({}))).await.unwrap();
     assert_eq!(server.requests()[0].body["max_tokens"], 300 - 177);

@@ -139,6 +139,17 @@ async fn a_no_is_told_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_no_whose_words_never_come_is_still_a_no() {
+    let head = b"HTTP/1.1 429 X\r\nretry-after: 4\r\ncontent-length: 100\r\n\r\nslow";
+    let raw = Raw::start(Sends::Silent(head.to_vec())).await;
+    let config = ModelConfig { idle_timeout_seconds: 1, ..openai(&raw.url()) };
+    let error = ask(config, "x").await.unwrap_err();
+    assert_eq!(error.kind(), "rate_limited");
+    assert!(error.retry_after().is_some());
+    assert!(error.to_string().contains("slow"), "{error}");
+}
+
+#[tokio::test]
 async fn errors_within_the_stream_are_errors() {
     for (error, kind) in [
         (

@@ -87,8 +87,8 @@ impl Model {
         }
         config.check().map_err(bad)?;
         let limits = config.limits();
-        let transport = transport(&config, environment).map_err(bad)?;
-        let model = config.model.clone();
+        let (transport, scripted) = transport(&config, environment).map_err(bad)?;
+        let model = config.model.clone().or_else(|| scripted.clone());
         let backend: Arc<dyn Backend> = match config.kind {
             Kind::Anthropic => {
                 Arc::new(Talker::new(Anthropic, Arc::clone(&transport), limits, model))
@@ -98,10 +98,9 @@ impl Model {
                 Arc::new(Talker::new(protocol, Arc::clone(&transport), limits, model))
             }
         };
-        let embeds = match (config.kind, &config.embedding_model) {
-            (Kind::Anthropic, _) => None,
-            (Kind::Scripted, None) => Some("fake".to_owned()),
-            (_, named) => named.clone(),
+        let embeds = match config.kind {
+            Kind::Anthropic => None,
+            Kind::Openai | Kind::Scripted => config.embedding_model.clone().or(scripted),
         };
         let embedder = embeds.map(|model| Embedder::new(transport, limits, model));
         let tokenizer = config.tokenizer.unwrap_or_else(|| {
@@ -167,13 +166,14 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(plain)
 }
 
-fn transport(
-    config: &ModelConfig,
-    environment: &Environment,
-) -> Result<Arc<dyn Transport>, (String, String)> {
+/// A way to a model, and its name where a script says it.
+type Way = (Arc<dyn Transport>, Option<String>);
+
+fn transport(config: &ModelConfig, environment: &Environment) -> Result<Way, (String, String)> {
     if let (Kind::Scripted, Some(path)) = (config.kind, &config.script) {
         let script = Script::read(path).map_err(|bad| ("script".to_owned(), bad.to_string()))?;
-        return Ok(Arc::new(Played::new(script)));
+        let name = script.model.clone();
+        return Ok((Arc::new(Played::new(script)), Some(name)));
     }
     let mut headers = config.extra_headers()?;
     let header = match config.kind {
@@ -188,7 +188,7 @@ fn transport(
     let key = config.api_key_env.clone().map(|variable| (variable, header));
     let timeout = Duration::from_secs(config.timeout_seconds);
     let http = Http::new(config.address()?, key, Arc::clone(environment), headers, timeout);
-    Ok(Arc::new(http))
+    Ok((Arc::new(http), None))
 }
 
 /// The models that there are. Clones share them.

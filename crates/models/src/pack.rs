@@ -1,11 +1,11 @@
 //! The tools: `model.chat` and `model.embed`. Calling a model is a call like any other, with a key, a policy, a budget
 //! and a record.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
 use tollgate_contract::{
     Behaviours, CostEffect, Declaration, Error, Permission, SideEffect, ToolName, Violations,
@@ -51,13 +51,22 @@ pub struct ChatInput {
     #[schemars(length(max = MOST_CALLS))]
     pub tools: Vec<ToolSpec>,
     /// The most tokens of the answer; what the model may give without.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u32>,
     /// How freely the model chooses its words.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
+}
+
+/// `5.0` is a whole number to a schema, and must be one to whoever asks what a call costs.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
+    if number.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&number) {
+        return Err(D::Error::custom("expected a whole number from 0 to 4294967295"));
+    }
+    Ok(Some(number as u32))
 }
 
 /// What `model.chat` gives.
@@ -157,7 +166,7 @@ pub fn pack(packs: Packs, models: Models) -> Result<Packs, Violations> {
 /// The most that a call of `model.chat` can use up. Which session it belongs to is not known here, so it is the most of
 /// all models that it can mean.
 fn chat_cost(models: &Models, input: &Value) -> Vec<(String, u64)> {
-    let Ok(input) = serde_json::from_value::<ChatInput>(input.clone()) else { return Vec::new() };
+    let Ok(input) = ChatInput::deserialize(input) else { return Vec::new() };
     let mut most = Most::default();
     let candidates = models.candidates(input.model.as_deref());
     let mut request = request(input, 0);
@@ -170,7 +179,7 @@ fn chat_cost(models: &Models, input: &Value) -> Vec<(String, u64)> {
 }
 
 fn embed_cost(models: &Models, input: &Value) -> Vec<(String, u64)> {
-    let Ok(input) = serde_json::from_value::<EmbedInput>(input.clone()) else { return Vec::new() };
+    let Ok(input) = EmbedInput::deserialize(input) else { return Vec::new() };
     let mut most = Most::default();
     let named = models.candidates(input.model.as_deref());
     // Without a name it may be another than the default.
@@ -270,16 +279,12 @@ async fn chat(
     input: ChatInput,
     context: &Context,
 ) -> Result<ChatOutput, ToolFailure> {
-    let tool = &context.tool().name;
-    let model = models.get(input.model.as_deref(), context.session());
-    let model = model.map_err(|error| unknown(tool, &error))?;
-    let mut wanted = request(input, 0);
-    let prompt;
-    (wanted, prompt) = counted(models, &model, wanted).await?;
-    wanted.check(&model, prompt, tool)?;
-    wanted.asked.max_tokens = wanted.most_tokens(&model, prompt);
+    let (model, request, prompt) = match prepared(models, input, context).await {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(unsent(error, context)),
+    };
     let mut collector = Collector::default();
-    let ended = stream(&model, wanted.asked, context, &mut collector).await;
+    let ended = stream(&model, request, context, &mut collector).await;
     let (usage, usage_estimated) = used(&model, prompt, collector.so_far(), ended.as_ref().err());
     let cost_usd_micros = report(&model, &usage, context);
     if let Err(error) = ended {
@@ -300,12 +305,30 @@ async fn chat(
     })
 }
 
-/// Counts a request, a long one where it stops nobody.
-async fn counted(
+/// The model, what it is asked, and how many tokens that is, if there is room for it.
+async fn prepared(
     models: &Models,
-    model: &Model,
-    wanted: Wanted,
-) -> Result<(Wanted, u64), ToolFailure> {
+    input: ChatInput,
+    context: &Context,
+) -> Result<(Arc<Model>, ChatRequest, u64), Error> {
+    let tool = &context.tool().name;
+    let model = models.get(input.model.as_deref(), context.session());
+    let model = model.map_err(|error| unknown(tool, &error))?;
+    let (mut wanted, prompt) = counted(models, &model, request(input, 0)).await?;
+    wanted.check(&model, prompt, tool)?;
+    wanted.asked.max_tokens = wanted.most_tokens(&model, prompt);
+    Ok((model, wanted.asked, prompt))
+}
+
+/// Nothing was sent, so nothing was used.
+fn unsent(error: Error, context: &Context) -> ToolFailure {
+    context.used(TOKENS, 0);
+    context.used(USD_MICROS, 0);
+    error.into()
+}
+
+/// Counts a request, a long one where it stops nobody.
+async fn counted(models: &Models, model: &Model, wanted: Wanted) -> Result<(Wanted, u64), Error> {
     let tokenizer = model.tokenizer();
     let length: usize = wanted.asked.messages.iter().map(|message| message.content.len()).sum();
     if length <= SHORT {
@@ -317,8 +340,7 @@ async fn counted(
         let count = models.count(tokenizer, &wanted.asked);
         (wanted, count)
     });
-    let ended = |_| Error::from(Internal::new("counting tokens ended early"));
-    Ok(counting.await.map_err(ended)?)
+    counting.await.map_err(|_| Internal::new("counting tokens ended early").into())
 }
 
 /// Lets the answer come, and hands on each piece of it.
@@ -375,9 +397,11 @@ fn used(
 
 /// Tells the gate what was used, and gives what it cost.
 fn report(model: &Model, usage: &Usage, context: &Context) -> Option<u64> {
-    context.used(TOKENS, usage.input_tokens.saturating_add(usage.output_tokens));
+    let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+    context.used(TOKENS, tokens);
     let cost = model.cost(usage);
-    if let Some(cost) = cost {
+    // What was not used costs nothing, whatever the price.
+    if let Some(cost) = cost.or((tokens == 0).then_some(0)) {
         context.used(USD_MICROS, cost);
     }
     cost
@@ -390,7 +414,7 @@ fn failed(error: &ModelError, context: &Context) -> ToolFailure {
 }
 
 fn texts_tokens(model: &Model, texts: &[String]) -> u64 {
-    texts.iter().map(|text| model.tokenizer().count(text)).sum()
+    model.tokenizer().count_all(texts.iter().map(String::as_str))
 }
 
 async fn embed(
@@ -400,9 +424,10 @@ async fn embed(
 ) -> Result<EmbedOutput, ToolFailure> {
     let tool = &context.tool().name;
     let model = models.embedding(input.model.as_deref(), context.session());
-    let model = model.map_err(|error| unknown(tool, &error))?;
+    let model = model.map_err(|error| unsent(unknown(tool, &error), context))?;
     let Some(embedder) = model.embedder() else {
-        return Err(Error::from(Internal::new("a model without embeddings was chosen")).into());
+        let error = Internal::new("a model without embeddings was chosen").into();
+        return Err(unsent(error, context));
     };
     let hears = |headers: &[(String, String)]| heard(context, headers);
     let done = embedder.embed(&input.input, context.cancelled(), hears).await;

@@ -39,7 +39,7 @@ impl Events {
     /// Takes a piece, and adds every event that is whole with it to `out`.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<Event>) -> Result<(), TooLarge> {
         let mut rest = piece;
-        if mem::take(&mut self.after_cr) && !rest.is_empty() {
+        if !rest.is_empty() && mem::take(&mut self.after_cr) {
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {

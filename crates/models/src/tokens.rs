@@ -15,10 +15,10 @@ use tiktoken_rs::CoreBPE;
 use crate::chat::{ChatRequest, ChatResponse, NativeCall};
 
 /// A tokenizer takes time that grows with the square of a run of letters or of spaces, so longer ones are cut.
-const LONGEST_RUN: usize = 128;
+const LONGEST_RUN: usize = 64;
 
-/// What is counted exactly; the rest of a longer text is estimated.
-const MOST_COUNTED: usize = 256 * 1024;
+/// How many bytes are counted exactly; the rest of a longer text is estimated.
+const MOST_COUNTED: usize = 512 * 1024;
 
 /// What a message costs beyond its text: who says it, and where it begins and ends.
 const AROUND_A_MESSAGE: u64 = 5;
@@ -37,8 +37,8 @@ pub enum Tokenizer {
     O200k,
     /// What GPT-4 and GPT-3.5 are counted with.
     Cl100k,
-    /// A third of a token for each letter and space, two thirds for other ASCII, half a token for each byte of
-    /// everything else; rounded up.
+    /// A third of a token for each ASCII letter and space, five sixths for other ASCII, two thirds for a character of two
+    /// bytes, half a token for each byte of a longer one; rounded up.
     Estimate,
 }
 
@@ -64,43 +64,73 @@ impl Tokenizer {
 
     /// How many tokens a text has. Takes time in proportion to its length, whatever is in it.
     pub fn count(self, text: &str) -> u64 {
-        let exact = match self {
-            Self::O200k => O200K.as_ref(),
-            Self::Cl100k => CL100K.as_ref(),
-            Self::Estimate => None,
-        };
-        let Some(exact) = exact else { return estimate(text) };
-        let (head, tail) = cut(text, MOST_COUNTED);
-        let counted: usize = pieces(head).map(|piece| exact.count_ordinary(piece)).sum();
-        counted as u64 + estimate(tail)
+        self.count_all([text])
+    }
+
+    /// How many tokens texts have together.
+    pub fn count_all<'a>(self, texts: impl IntoIterator<Item = &'a str>) -> u64 {
+        let mut counter = Counter::new(self);
+        texts.into_iter().map(|text| counter.count(text)).sum()
     }
 
     /// How many tokens a request has.
     pub fn count_request(self, request: &ChatRequest) -> u64 {
-        let messages = request.messages.iter().map(|message| {
-            let id = message.tool_call_id.as_deref().map_or(0, |id| self.count(id));
-            AROUND_A_MESSAGE + self.count(&message.content) + id + self.calls(&message.tool_calls)
-        });
-        let tools = request.tools.iter().map(|tool| {
-            let parameters = self.count(&tool.parameters.to_string());
-            AROUND_A_TOOL + self.count(&tool.name) + self.count(&tool.description) + parameters
-        });
-        AROUND_A_REQUEST + messages.sum::<u64>() + tools.sum::<u64>()
+        let mut counter = Counter::new(self);
+        let mut sum = AROUND_A_REQUEST;
+        for message in &request.messages {
+            sum += AROUND_A_MESSAGE + counter.count(&message.content);
+            sum += message.tool_call_id.as_deref().map_or(0, |id| counter.count(id));
+            sum += counter.calls(&message.tool_calls);
+        }
+        for tool in &request.tools {
+            sum += AROUND_A_TOOL + counter.count(&tool.name) + counter.count(&tool.description);
+            sum += counter.count(&tool.parameters.to_string());
+        }
+        sum
     }
 
     /// How many tokens an answer has, as far as it has come.
     pub fn count_answer(self, answer: &ChatResponse) -> u64 {
-        self.count(&answer.content) + self.count(&answer.reasoning) + self.calls(&answer.tool_calls)
+        let mut counter = Counter::new(self);
+        counter.count(&answer.content)
+            + counter.count(&answer.reasoning)
+            + counter.calls(&answer.tool_calls)
+    }
+}
+
+/// Counts several texts, exactly as far as there is time for it.
+struct Counter {
+    exact: Option<&'static CoreBPE>,
+    /// How much may still be counted exactly.
+    left: usize,
+}
+
+impl Counter {
+    fn new(tokenizer: Tokenizer) -> Self {
+        let exact = match tokenizer {
+            Tokenizer::O200k => O200K.as_ref(),
+            Tokenizer::Cl100k => CL100K.as_ref(),
+            Tokenizer::Estimate => None,
+        };
+        Self { exact, left: MOST_COUNTED }
     }
 
-    fn calls(self, calls: &[NativeCall]) -> u64 {
-        let call = |call: &NativeCall| {
+    fn count(&mut self, text: &str) -> u64 {
+        let Some(exact) = self.exact else { return estimate(text) };
+        let (head, tail) = cut(text, self.left);
+        self.left -= head.len();
+        let counted: usize = pieces(head).map(|piece| exact.count_ordinary(piece)).sum();
+        counted as u64 + estimate(tail)
+    }
+
+    fn calls(&mut self, calls: &[NativeCall]) -> u64 {
+        let mut call = |call: &NativeCall| {
             AROUND_A_TOOL
                 + self.count(&call.id)
                 + self.count(&call.name)
                 + self.count(&call.arguments)
         };
-        calls.iter().map(call).sum()
+        calls.iter().map(&mut call).sum()
     }
 }
 
@@ -152,12 +182,13 @@ impl Counts {
 
 /// See [`Tokenizer::Estimate`].
 fn estimate(text: &str) -> u64 {
-    let sixths = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b' ' | b'\n' | b'\t' | b'\r' => 2,
-        0..=127 => 4,
-        _ => 3,
+    let sixths = |c: char| match (c, c.len_utf8()) {
+        ('a'..='z' | 'A'..='Z' | ' ' | '\n' | '\t' | '\r', _) => 2,
+        (_, 1) => 5,
+        (_, 2) => 4,
+        (_, bytes) => 3 * bytes as u64,
     };
-    text.bytes().map(sixths).sum::<u64>().div_ceil(6)
+    text.chars().map(sixths).sum::<u64>().div_ceil(6)
 }
 
 /// Pieces whose runs of letters, or of spaces, are short. Where a run is cut it has a token more at most.

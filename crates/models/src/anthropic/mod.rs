@@ -108,7 +108,3 @@ fn id(id: &str) -> String {
     let id: String = id.chars().map(plain).collect();
     if id.is_empty() { "_".to_owned() } else { id }
 }
-
-#[cfg(test)]
-#[path = "anthropic_tests.rs"]
-mod tests;

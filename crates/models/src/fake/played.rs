@@ -26,7 +26,6 @@ impl Transport for Played {
         Box::pin(async move {
             let what = match ask.path {
                 "embeddings" => What::Embeddings,
-                "models" => What::Models,
                 _ => What::Chat,
             };
             let body = ask.body.unwrap_or(Value::Null);

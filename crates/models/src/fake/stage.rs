@@ -80,7 +80,6 @@ pub(crate) enum What {
     Chat,
     Messages,
     Embeddings,
-    Models,
 }
 
 /// An answer, as it is played.
@@ -130,8 +129,6 @@ impl Stage {
         let asked = Asked::read(&body);
         let made = match what {
             What::Embeddings => Some(vectors::answer(&body, self.model())),
-            What::Models => Some(json!({"object": "list",
-                "data": [{"id": self.model(), "object": "model"}]})),
             What::Chat | What::Messages => None,
         };
         let size = asked.length;

@@ -158,7 +158,3 @@ fn usage(usage: &Value) -> Option<Usage> {
     let cached_tokens = cached.unwrap_or(0).min(input_tokens);
     Some(Usage { input_tokens, output_tokens, cached_tokens })
 }
-
-#[cfg(test)]
-#[path = "answer_tests.rs"]
-mod tests;

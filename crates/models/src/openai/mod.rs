@@ -137,7 +137,3 @@ fn message(turn: Turn, names: &Names) -> Value {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "openai_tests.rs"]
-mod tests;

@@ -129,3 +129,7 @@ pub(crate) trait Decoder: Send {
     /// How far the answer has come.
     fn progress(&self) -> Progress;
 }
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -65,7 +65,8 @@ impl Incoming {
     /// As much of it as comes without trouble: the words of a refusal.
     pub(super) async fn words(mut self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while let Ok(Some(piece)) = self.next().await {
+        let patience = WORDS.min(self.limits.idle);
+        while let Some(Ok(Some(piece))) = self.next_within(patience).await {
             let room = most.saturating_sub(bytes.len());
             bytes.extend(piece.iter().take(room));
             if bytes.len() >= most {
@@ -78,6 +79,9 @@ impl Incoming {
 
 /// How much of a refusal is read.
 pub(super) const REFUSAL: usize = 64 * 1024;
+
+/// How long the words of a refusal are waited for. That it is one is known.
+const WORDS: Duration = Duration::from_secs(5);
 
 /// The error for an answer that is no success.
 pub(crate) async fn refused_answer(answer: Answer, limits: Limits) -> ModelError {

@@ -125,7 +125,3 @@ fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
     let wait = Duration::from_millis(u64::try_from(at.saturating_sub(now)).ok()?);
     Some(wait.min(LONGEST_WAIT))
 }
-
-#[cfg(test)]
-#[path = "refusal_tests.rs"]
-mod tests;

@@ -188,6 +188,17 @@ async fn what_has_no_room_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn a_whole_number_with_a_point_holds_as_much() {
+    let server = fake(json!([{"content": "hi"}])).await;
+    let fixture = Fixture::new(priced(&server), pools(1_000_000, 499)).await;
+    let mut input = hello();
+    input["max_tokens"] = json!(50.0);
+    let refused = fixture.chat(input).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::BudgetDenied);
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
 async fn without_a_price_nothing_is_said_of_money() {
     let server = fake(json!([{"content": "hi"}])).await;
     let fixture = Fixture::wide(openai(&server.url())).await;
@@ -303,10 +314,10 @@ async fn what_does_not_fit_the_model_is_refused_before_anything_is_sent() {
         input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         input
     };
-    let long = "word ".repeat(200);
+    let (long, half) = ("word ".repeat(200), "word ".repeat(100));
     for (input, pointer) in [
         (said(&long, json!({})), "/messages"),
-        (said(&long[..500], json!({"max_tokens": 200})), "/messages"),
+        (said(&half, json!({"max_tokens": 200})), "/messages"),
         (said("hi", json!({"max_tokens": 201})), "/max_tokens"),
         (said("hi", json!({"max_tokens": 0})), "/max_tokens"),
         (said("hi", json!({"temperature": 9})), "/temperature"),
@@ -322,8 +333,9 @@ async fn what_does_not_fit_the_model_is_refused_before_anything_is_sent() {
     let failed = fixture.chat(said("hi", json!({"model": "mian"}))).await.unwrap_err();
     assert!(failed.error.message.contains("did you mean `main`?"), "{failed:?}");
     assert!(server.requests().is_empty());
+    assert_eq!((fixture.used("llm:tokens"), fixture.used("llm:spend")), (0, 0));
     // What was not said is what there is room for.
-    fixture.chat(said(&long[..500], json!({}))).await.unwrap();
+    fixture.chat(said(&half, json!({}))).await.unwrap();
     assert_eq!(server.requests()[0].body["max_tokens"], 300 - 177);
 }
 

@@ -27,11 +27,12 @@ const IDLE_READERS: usize = 4;
 pub struct Memory {
     file: PathBuf,
     limits: Limits,
+    planes: Planes,
+    /// Connections that nobody uses at the moment. They end before the writer does, as whoever is last moves the log
+    /// into the file, and one that only reads cannot.
+    readers: Mutex<Vec<Connection>>,
     /// `None` if it was opened for reading.
     writer: Option<Mutex<Connection>>,
-    /// Connections that nobody uses at the moment.
-    readers: Mutex<Vec<Connection>>,
-    planes: Planes,
 }
 
 impl Memory {

@@ -75,7 +75,7 @@ impl Plane {
         most: usize,
         allowed: Option<&HashSet<i64>>,
     ) -> Vec<i64> {
-        let question: Vec<i16> = in_cells(unit).1.map(i16::from).collect();
+        let question = in_steps(unit);
         let products = Arch::new().dispatch(Products {
             cells: &self.cells,
             dimension: self.dimension.max(1),
@@ -84,7 +84,7 @@ impl Plane {
         let candidates = products.iter().zip(&self.scales).zip(&self.numbers).zip(&self.places);
         let mut near: Vec<(f32, i64)> = candidates
             .filter(|(_, place)| allowed.is_none_or(|allowed| allowed.contains(place)))
-            .map(|(((product, scale), number), _)| (*product as f32 * scale, *number))
+            .map(|(((product, scale), number), _)| (*product as f32 * *scale, *number))
             .collect();
         let nearer = |one: &(f32, i64), other: &(f32, i64)| {
             other.0.total_cmp(&one.0).then(Reverse(one.1).cmp(&Reverse(other.1)))
@@ -104,7 +104,19 @@ fn in_cells(unit: &[f32]) -> (f32, impl Iterator<Item = i8>) {
     let scale = largest / FULL;
     // Not zero: a vector of length one has a number that is not.
     let steps = if scale > 0.0 { scale.recip() } else { 0.0 };
-    (scale, unit.iter().map(move |number| (number * steps).round() as i8))
+    // Rounded by way of whole numbers from 1 to 255, which takes one instruction where `round` is a call.
+    let rounded = move |number: &f32| (number * steps + (FULL + 1.5)) as i32 - (FULL as i32 + 1);
+    (scale, unit.iter().map(move |number| rounded(number) as i8))
+}
+
+/// A question, as finely as a sum over all its numbers allows. Only the order of the products matters, so that its
+/// scale is not kept.
+fn in_steps(unit: &[f32]) -> Vec<i16> {
+    let largest = unit.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+    let most = i32::MAX / FULL as i32 / i32::try_from(unit.len().max(1)).unwrap_or(i32::MAX);
+    let full = most.min(i32::from(i16::MAX)) as f32;
+    let steps = if largest > 0.0 { full / largest } else { 0.0 };
+    unit.iter().map(|number| (number * steps).trunc() as i16).collect()
 }
 
 /// The products of a question with every vector.

@@ -6,10 +6,12 @@ use std::{
     io::ErrorKind,
     os::unix::fs::OpenOptionsExt,
     path::Path,
-    time::Duration,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, TransactionBehavior};
 
 use crate::error::MemoryError;
 
@@ -18,6 +20,13 @@ const APPLICATION_ID: u32 = 0x544f_4c4d;
 
 /// How long another process's write is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait before the next attempt where SQLite does not wait by itself.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// One thread of a process makes a file at a time: when a file is closed, the system drops all locks that the process
+/// has on it, those of another thread's connection too.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// What a connection keeps of the file in memory, in KiB.
 const CACHE_KIB: i64 = 16 * 1024;
@@ -80,23 +89,41 @@ fn known() -> u32 {
 
 /// Opens the file for writing, makes it where it is missing, and brings it to the present format.
 pub(crate) fn open(file: &Path) -> Result<Connection, MemoryError> {
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     create_for_owner(file)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
         Connection::open_with_flags(file, flags).map_err(|error| MemoryError::file(file, error))?;
     let refused = |error| MemoryError::of_database(file, &error);
-    set_up(&connection).map_err(refused)?;
+    connection.busy_timeout(PATIENCE).map_err(refused)?;
     examine(&connection, file)?;
+    set_up(&connection).map_err(refused)?;
     if connection.is_readonly("main").map_err(refused)? {
         return Err(MemoryError::file(file, "it cannot be written"));
     }
     // What is forgotten is overwritten, not only unlinked.
     connection.pragma_update(None, "secure_delete", true).map_err(refused)?;
-    connection.pragma_update(None, "journal_mode", "wal").map_err(refused)?;
+    keep_a_log(&connection).map_err(refused)?;
     // A commit survives the end of the process; the log is brought to the disk when it is moved.
     connection.pragma_update(None, "synchronous", "normal").map_err(refused)?;
     advance(&mut connection, file)?;
     Ok(connection)
+}
+
+/// Switches to a write-ahead log. SQLite does not wait for another process that does the same.
+fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && begun.elapsed() < PATIENCE =>
+            {
+                thread::sleep(PAUSE);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Brings the file to the present format. Of several processes that start at once, one does it.
@@ -128,15 +155,16 @@ pub(crate) fn open_to_read(file: &Path) -> Result<Connection, MemoryError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection =
         Connection::open_with_flags(file, flags).map_err(|error| MemoryError::file(file, error))?;
-    set_up(&connection).map_err(|error| MemoryError::of_database(file, &error))?;
-    match examine(&connection, file)? {
-        Some(_) => Ok(connection),
-        None => Err(MemoryError::Missing(file.to_owned())),
+    let refused = |error| MemoryError::of_database(file, &error);
+    connection.busy_timeout(PATIENCE).map_err(refused)?;
+    if examine(&connection, file)?.is_none() {
+        return Err(MemoryError::Missing(file.to_owned()));
     }
+    set_up(&connection).map_err(refused)?;
+    Ok(connection)
 }
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(PATIENCE)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "cache_size", -CACHE_KIB)
 }
@@ -144,32 +172,43 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
 /// The format of the memory in this file; `None` when the file is empty. What is not ours, or too new for us, is
 /// refused.
 fn examine(connection: &Connection, file: &Path) -> Result<Option<u32>, MemoryError> {
-    use rusqlite::ErrorCode::{CannotOpen, NotADatabase, ReadOnly};
-    let number = |sql: &str| {
-        connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map_err(|error| {
-            match error.sqlite_error_code() {
-                Some(NotADatabase) => MemoryError::foreign(file, error),
-                Some(CannotOpen | ReadOnly) => {
-                    let problem = "the database needs files beside it that cannot be made";
-                    MemoryError::file(file, format!("{problem} ({error})"))
-                }
-                _ => MemoryError::of_database(file, &error),
-            }
-        })
-    };
-    let owner = number("PRAGMA application_id")?;
-    let found = number("PRAGMA user_version")?;
-    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    let bytes = fs::metadata(file).map_err(|error| MemoryError::file(file, error))?.len();
+    // In one statement: another process may be making the file.
+    let sql = "SELECT (SELECT application_id FROM pragma_application_id),
+        (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema),
+        (SELECT page_size FROM pragma_page_size)";
+    type Seen = (u32, u32, u32, u64);
+    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let seen: rusqlite::Result<Seen> = connection.query_row(sql, [], row);
+    let (owner, found, tables, page) = seen.map_err(|error| unreadable(file, &error))?;
+    // SQLite takes a file that is shorter than its first page for an empty one, whatever is in it.
+    if owner != APPLICATION_ID && 0 < bytes && bytes < page {
+        return Err(MemoryError::foreign(file, "it is too short for a database"));
+    }
     if owner != APPLICATION_ID && (owner != 0 || tables > 0) {
         return Err(MemoryError::foreign(file, "it belongs to another program"));
     }
     if found > known() {
         return Err(MemoryError::Newer { file: file.to_owned(), found, known: known() });
     }
-    if tables > 0 && found == 0 {
-        return Err(MemoryError::damaged(file, "its format is not given"));
+    // The three are set together.
+    if (owner != 0, found != 0) != (tables > 0, tables > 0) {
+        return Err(MemoryError::damaged(file, "its tables are not those of its format"));
     }
     Ok((tables > 0).then_some(found))
+}
+
+/// What it means that not even the format can be read.
+fn unreadable(file: &Path, error: &rusqlite::Error) -> MemoryError {
+    use ErrorCode::{CannotOpen, NotADatabase, ReadOnly};
+    match error.sqlite_error_code() {
+        Some(NotADatabase) => MemoryError::foreign(file, error),
+        Some(CannotOpen | ReadOnly) => {
+            let problem = "the database needs files beside it that cannot be made";
+            MemoryError::file(file, format!("{problem} ({error})"))
+        }
+        _ => MemoryError::of_database(file, error),
+    }
 }
 
 /// Makes the file where it is missing, so that only its owner reads it. What SQLite puts beside it gets the same

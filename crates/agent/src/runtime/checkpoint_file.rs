@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use tollgate_protocol::{Checkpoint, CheckpointError, SessionName};
@@ -101,21 +101,24 @@ impl CheckpointFile {
             private().create(true).truncate(false).open(self.folder.join(LOCK)).map_err(&io)?;
         // Held until the end: two that save stand in line.
         lock.lock().map_err(&io)?;
-        let found = self.load()?.map_or(0, |(found, _)| found.revision);
+        let there = self.load()?;
+        let found = there.as_ref().map_or(0, |(found, _)| found.revision);
         if found != expected {
             let session = self.session.clone();
             return Err(SaveError::Conflict { session, expected, found });
         }
-        self.replace(checkpoint.written().as_bytes()).map_err(&io)
+        // Only what can be read is worth a copy: a damaged file must not push out the last good one.
+        let is_sound = there.is_some_and(|(_, problem)| problem.is_none());
+        self.replace(checkpoint.written().as_bytes(), is_sound).map_err(&io)
     }
 
-    fn replace(&self, text: &[u8]) -> io::Result<()> {
+    fn replace(&self, text: &[u8], keeps_copy: bool) -> io::Result<()> {
         let (new, current) = (self.folder.join(NEW), self.folder.join(CURRENT));
         let mut file = private().create(true).truncate(true).open(&new)?;
         file.write_all(text)?;
         file.sync_all()?;
         drop(file);
-        if is_sound(&current, &self.session) {
+        if keeps_copy && current.exists() {
             let copy = self.folder.join("checkpoint.old.json");
             let _ = fs::remove_file(&copy);
             fs::hard_link(&current, &copy)?;
@@ -124,11 +127,6 @@ impl CheckpointFile {
         fs::rename(&new, &current)?;
         File::open(&self.folder)?.sync_all()
     }
-}
-
-/// Only what can be read is worth a copy: a damaged file must not push out the last good one.
-fn is_sound(path: &Path, session: &SessionName) -> bool {
-    fs::read(path).is_ok_and(|text| Checkpoint::read(&text, session).is_ok())
 }
 
 /// A file that nobody else reads.

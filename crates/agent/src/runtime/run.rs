@@ -43,6 +43,8 @@ const LONGEST_INPUT: usize = 256 * 1024;
 const AT_ONCE: usize = 16;
 /// How many files the checkpoint names.
 const TAIL: usize = 4;
+/// Of how many sessions something is known, beyond what is on disk.
+const MOST_KNOWN: usize = 10_000;
 /// How many turns are shown of a session.
 const SHOWN_TURNS: usize = 10;
 
@@ -147,8 +149,8 @@ struct Inner {
     config: RwLock<AgentConfig>,
     bind_root: BindRoot,
     running: Mutex<HashMap<SessionName, Running>>,
-    /// The tools that were last written to each session's trace in this process.
-    tools_written: Mutex<HashMap<SessionName, String>>,
+    /// What this process has done last in each session.
+    known: Mutex<HashMap<SessionName, Known>>,
     slots: Semaphore,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -156,6 +158,15 @@ struct Inner {
 
 struct Running {
     cancel: CancellationToken,
+}
+
+/// What is known of a session whose last turn this process has run.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// The tools that its trace tells of.
+    tools_sha256: String,
+    /// The revision that was saved last: if it is still there, no turn was cut off.
+    revision: Option<u64>,
 }
 
 impl Runtime {
@@ -177,7 +188,7 @@ impl Runtime {
             config: RwLock::new(config),
             bind_root,
             running: Mutex::default(),
-            tools_written: Mutex::default(),
+            known: Mutex::default(),
             slots: Semaphore::new(at_once.unwrap_or(AT_ONCE)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -393,6 +404,10 @@ impl Inner {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn known(&self) -> MutexGuard<'_, HashMap<SessionName, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn config(&self) -> AgentConfig {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -509,7 +524,8 @@ impl Inner {
     async fn open(&self, folder: &SessionFolder, config: &AgentConfig) -> Result<Opened, Error> {
         let (folder, limits) = (folder.clone(), config.trace_limits());
         let now = self.gate.clock().now_ms();
-        let opened = tokio::task::spawn_blocking(move || open(&folder, &limits, now)).await;
+        let saved = self.known().get(folder.session()).and_then(|known| known.revision);
+        let opened = tokio::task::spawn_blocking(move || open(&folder, &limits, now, saved)).await;
         opened.map_err(|_| Internal::new("loading a session ended early"))?
     }
 
@@ -527,7 +543,13 @@ impl Inner {
             Error::from(Internal::new(format!("the trace of {session} cannot be written: {error}")))
         };
         let now = self.gate.clock().now_ms();
-        let mut written = self.tools_written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all_known = self.known();
+        if all_known.len() > MOST_KNOWN {
+            all_known.clear();
+        }
+        let known = all_known.entry(session.clone()).or_default();
+        // Until it is saved again.
+        known.revision = None;
         if opened.is_new || opened.writer.is_full(&config.trace_limits()) {
             if !opened.is_new {
                 opened.writer =
@@ -538,15 +560,12 @@ impl Inner {
                 "checkpoint": opened.checkpoint,
             });
             opened.writer.write(&Event::new(now, kinds::SESSION, head)).map_err(unwritable)?;
-            written.remove(session);
+            known.tools_sha256.clear();
         }
-        if written.get(session).map(String::as_str) != Some(tools_sha256) {
+        if known.tools_sha256 != tools_sha256 {
             let data = json!({"sha256": tools_sha256, "tools": tools});
             opened.writer.write(&Event::new(now, kinds::TOOLS, data)).map_err(unwritable)?;
-            if written.len() > 10_000 {
-                written.clear();
-            }
-            written.insert(session.clone(), tools_sha256.to_owned());
+            tools_sha256.clone_into(&mut known.tools_sha256);
         }
         let name = opened.writer.name();
         opened.tail.clone_from(&opened.checkpoint.trace_tail);
@@ -676,6 +695,9 @@ impl Inner {
         let (file, to_save) = (folder.checkpoint(), checkpoint.clone());
         let saved = tokio::task::spawn_blocking(move || file.save(&to_save, expected)).await;
         saved.map_err(|_| Internal::new("saving a session ended early"))?.map_err(unreadable)?;
+        if let Some(known) = self.known().get_mut(folder.session()) {
+            known.revision = Some(checkpoint.revision);
+        }
         let data = saved_event(checkpoint);
         // It is saved; that its record cannot be written is told by the next turn.
         if let Err(problem) = sink.write(kinds::CHECKPOINT, data) {
@@ -726,15 +748,25 @@ struct Opened {
     warnings: Vec<String>,
 }
 
-fn open(folder: &SessionFolder, limits: &TraceLimits, now: i64) -> Result<Opened, Error> {
+/// Opens a session. `saved` is the revision that this process has saved last.
+fn open(
+    folder: &SessionFolder,
+    limits: &TraceLimits,
+    now: i64,
+    saved: Option<u64>,
+) -> Result<Opened, Error> {
     let failed = |what: &str, problem: &dyn std::fmt::Display| {
         Error::from(Internal::new(format!("the session {} {what}: {problem}", folder.session())))
     };
     folder.make().map_err(|error| failed("cannot be made", &error))?;
     let settings = folder.settings().map_err(|problem| Error::from(Internal::new(problem)))?;
     let (mut checkpoint, mut warnings) = folder.load().map_err(unreadable)?;
-    let events =
-        folder.last_events().map_err(|error| failed("has a trace that cannot be read", &error))?;
+    // To read a long trace takes a while; a session that was saved here needs no mending.
+    let events = if saved == Some(checkpoint.revision) {
+        Vec::new()
+    } else {
+        folder.last_events().map_err(|error| failed("has a trace that cannot be read", &error))?
+    };
     let traces = folder.traces();
     let writer = traces
         .append_to_last()

@@ -84,7 +84,8 @@ async fn goes_on(place: &Place, url: &str) -> (Stage, Vec<String>) {
     (stage, warnings)
 }
 
-#[tokio::test]
+// The model answers while the child is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_at_any_step_loses_no_message_and_nothing_runs_twice() {
     let model = model(&script()).await;
     let url = model.url();
@@ -129,7 +130,8 @@ async fn a_crash_at_any_step_loses_no_message_and_nothing_runs_twice() {
     assert!(steps >= 15 && cut_off >= 14, "{steps} steps, {cut_off} cut off");
 }
 
-#[tokio::test]
+// The model answers while the child is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_running_has_an_unknown_outcome_and_is_not_made_again() {
     let model = model(&script()).await;
     let url = model.url();

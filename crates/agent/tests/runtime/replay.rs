@@ -27,7 +27,7 @@ fn script() -> Value {
             "add_decisions": [format!("use {SECRET}"), "second"], "api_key": SECRET,
             "add_open_loops": ["loop"], "actions": ["request_permission:net:example.com"],
         })))),
-        reply(format!("Mark it.{}", call("note.append", SECRET))),
+        reply(format!("Mark it.{}", call("note.append", &format!("{SECRET} {{{{n}}}}")))),
         reply(format!("Done with {SECRET}. [mem:mem_unknown]")),
         {"status": 503, "body": "busy", "headers": {"retry-after": "0"}},
         reply(odd.to_owned()),

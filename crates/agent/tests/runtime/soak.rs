@@ -1,8 +1,9 @@
 //! Many turns in one session: what is kept does not grow with them.
 
 use serde_json::{Value, json};
+use tollgate_models::ModelConfig;
 
-use crate::stage::{Play, Setting, call, notes};
+use crate::stage::{Place, Play, Setting, call, notes};
 
 fn size(folder: &std::path::Path) -> u64 {
     std::fs::read_dir(folder)
@@ -30,15 +31,21 @@ async fn two_thousand_turns_leave_a_session_as_small_as_two_hundred() {
         {"content": format!("Working. {}", "word ".repeat(40))},
         {"content": call("text.give", "something")},
         {"content": format!("Done.{}", notes(&json!({
-            "add_decisions": ["decision {{n}}"], "add_open_loops": ["loop {{n}}"],
+            "add_decisions": ["decision {{n}}"],
             "set_episode_summary": "summary {{n}}", "add_memory_tags": ["tag {{n}}"],
         })))},
     ]});
+    let place = Place::in_memory();
+    // In process: what a server adds is tested elsewhere.
+    let file = place.path().join("script.json");
+    std::fs::write(&file, script.to_string()).unwrap();
     let mut setting = Setting::new(script);
+    setting.model = Box::new(move |model| *model = ModelConfig::scripted(&file));
     setting.config.keep_messages = Some(20);
     setting.config.trace_file_bytes = Some(256 * 1024);
     setting.config.keep_trace_files = Some(4);
-    let play = Play::with(setting).await;
+    // It is about growth, not about the disk.
+    let play = Play::at(place, setting).await;
     let session = play.place.path().join("sessions/notes");
     let mut early = (0, 0);
     for turn in 1..=2000u32 {

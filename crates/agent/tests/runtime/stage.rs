@@ -41,7 +41,7 @@ pub(crate) struct Text {
 /// How a stage is set up.
 pub(crate) struct Setting {
     pub(crate) script: Value,
-    pub(crate) model: fn(&mut ModelConfig),
+    pub(crate) model: Box<dyn Fn(&mut ModelConfig)>,
     pub(crate) config: AgentConfig,
     pub(crate) settings: SessionSettings,
 }
@@ -50,7 +50,7 @@ impl Setting {
     pub(crate) fn new(script: Value) -> Self {
         Self {
             script,
-            model: |_| {},
+            model: Box::new(|_| {}),
             config: AgentConfig::default(),
             settings: SessionSettings::default(),
         }
@@ -76,6 +76,14 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        Self { folder: folder.path().to_owned(), key: Mutex::default(), _kept: Some(folder) }
+    }
+
+    /// A place in memory, for what is not about the disk.
+    pub(crate) fn in_memory() -> Self {
+        let shm = Path::new("/dev/shm");
+        let folder = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+        let folder = folder.unwrap();
         Self { folder: folder.path().to_owned(), key: Mutex::default(), _kept: Some(folder) }
     }
 
@@ -149,7 +157,10 @@ impl Play {
     }
 
     pub(crate) async fn with(setting: Setting) -> Self {
-        let place = Place::new();
+        Self::at(Place::new(), setting).await
+    }
+
+    pub(crate) async fn at(place: Place, setting: Setting) -> Self {
         let model = model(&setting.script).await;
         let stage = place.open(&model.url(), &setting).await;
         if setting.settings != SessionSettings::default() {

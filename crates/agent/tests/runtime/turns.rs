@@ -221,7 +221,7 @@ async fn native_calls_are_the_same_calls() {
         {"content": "Done."},
     ]});
     let setting = Setting {
-        model: |model| model.tools = tollgate_models::ToolMode::Native,
+        model: Box::new(|model| model.tools = tollgate_models::ToolMode::Native),
         ..Setting::new(script)
     };
     let play = Play::with(setting).await;
@@ -260,10 +260,10 @@ async fn budgets_end_a_turn_and_say_so() {
     assert!(refused.object(None).message.contains("has no price"), "{refused:?}");
 
     let setting = Setting {
-        model: |model| {
+        model: Box::new(|model| {
             model.price =
                 Some(serde_json::from_value(json!({"input": 1.0, "output": 2.0})).unwrap());
-        },
+        }),
         ..Setting::new(forever)
     };
     let play = Play::with(setting).await;

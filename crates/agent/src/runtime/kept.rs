@@ -5,7 +5,9 @@
 
 use serde_json::{Value, json};
 use tollgate_contract::redact::{redact, redact_text};
-use tollgate_protocol::{ChatMessage, Extracted, Extractor, History, Role, ToolResult, bounded};
+use tollgate_protocol::{
+    Bounds, ChatMessage, Extracted, Extractor, History, Role, ToolResult, bounded,
+};
 
 /// The most bytes of a tool's output that a model is shown, and that is kept.
 const LARGEST_OUTPUT: usize = 32 * 1024;
@@ -59,10 +61,12 @@ impl Said {
         Self { raw, kept, calls: Vec::new(), kept_calls: Vec::new(), answers: None }
     }
 
-    /// What the model said.
+    /// What the model said. It is shown its own words again, but not without end.
     pub(crate) fn by_model(answer: &Answer) -> Self {
-        let raw = ChatMessage::new(Role::Assistant, answer.raw.spoken());
-        let kept = ChatMessage::new(Role::Assistant, answer.kept.spoken());
+        let message = |text: String| {
+            ChatMessage::new(Role::Assistant, bounded(&text, Bounds::default().message_bytes))
+        };
+        let (raw, kept) = (message(answer.raw.spoken()), message(answer.kept.spoken()));
         Self {
             calls: answer.calls.clone(),
             kept_calls: answer.kept_calls.clone(),

@@ -41,7 +41,7 @@ pub(crate) struct Text {
 /// How a stage is set up.
 pub(crate) struct Setting {
     pub(crate) script: Value,
-    pub(crate) model: Box<dyn Fn(&mut ModelConfig)>,
+    pub(crate) model: Box<dyn Fn(&mut ModelConfig) + Send + std::marker::Sync>,
     pub(crate) config: AgentConfig,
     pub(crate) settings: SessionSettings,
 }

@@ -197,6 +197,8 @@ fn answers() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_chunking_gives_the_same(text in answers(), cuts in prop::collection::vec(0usize..400, 0..12)) {
         let mut cuts: Vec<usize> =

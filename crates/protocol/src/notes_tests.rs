@@ -131,6 +131,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_payload_leaves_a_state_within_its_bounds(payloads in prop::collection::vec(any_json(), 1..6)) {
         let limits = Limits { entry: 20, summary: 30, goals: 3, open_loops: 3, decisions: 3, constraints: 3, memory_tags: 3, memory_refs: 3 };

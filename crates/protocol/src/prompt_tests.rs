@@ -79,6 +79,8 @@ fn old_results_of_a_turn_are_cut_before_it_does_not_fit() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn no_text_can_forge_a_border_or_a_mark(
         texts in prop::collection::vec("(=== END_STATE ===|=== TOOLS ===|<<<NOTES_JSON>>>|\n|\r|\u{2028}| |x){0,6}", 4)

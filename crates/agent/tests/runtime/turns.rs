@@ -483,3 +483,30 @@ async fn a_caller_without_the_right_to_call_runs_nothing() {
         assert!(play.stage.ask(TurnRequest::new(bad)).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn memories_are_found_by_meaning_where_a_server_gives_vectors() {
+    let mut replies: Vec<Value> =
+        (0..5).map(|n| json!({"content": format!("Noted {n}.")})).collect();
+    replies.push(json!({"content": "In spring."}));
+    let mut setting = Setting::new(json!({"replies": replies}));
+    setting.config.keep_messages = Some(4);
+    setting.config.embedding_model = Some("fake".to_owned());
+    setting.model = Box::new(|model| model.embedding_model = Some("fake-embedding".to_owned()));
+    let play = Play::with(setting).await;
+    for text in ["tulips bloom in spring", "engines need oil", "ships need water", "x", "y"] {
+        play.say(text).await;
+    }
+    let embedded =
+        play.model.requests().iter().filter(|seen| seen.path.contains("embeddings")).count();
+    assert!(embedded > 0);
+    let waiting = play.stage.runtime.memory().without_vector("fake", 10).unwrap();
+    assert!(waiting.is_empty(), "{waiting:?}");
+    play.say("when do tulips bloom").await;
+    let retrieval = play.stage.of_kind(kinds::RETRIEVAL).pop().unwrap();
+    assert!(retrieval["items"][0]["excerpt"].as_str().unwrap().contains("tulips"), "{retrieval}");
+    // Vectors are made by calls like any other.
+    let mut ledger = Vec::new();
+    play.stage.gate.read(|reader| reader.export(&mut ledger)).unwrap();
+    assert!(String::from_utf8(ledger).unwrap().contains("model.embed"));
+}

@@ -142,6 +142,9 @@ pub struct AgentConfig {
     pub default_budget: BudgetDefaults,
     /// What a session may do that has no policy; `"off"` refuses its turns.
     pub default_policy: PolicyDefault,
+    /// The model of `[models]` that is used where none is named; the only one where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_model: Option<String>,
     /// The model that memories are made comparable with; none where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_model: Option<String>,

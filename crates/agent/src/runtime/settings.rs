@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_models::ModelConfig;
 use tollgate_policy::Policy;
@@ -10,19 +11,23 @@ use tollgate_protocol::Bounds;
 use super::{roles::PipelineRole, trace_file::TraceLimits};
 
 /// What one turn may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "TurnBudget")]
 pub struct Budget {
     /// How often the model may be asked.
+    #[schemars(range(min = 1, max = 500))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
     /// Tokens, in and out.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money, in millionths of a dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_micros: Option<u64>,
     /// Seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
@@ -114,7 +119,7 @@ pub enum ModelChoice {
 }
 
 /// What an operator has decided for a session.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionSettings {
     /// The folder that its tools work in; its own one where nothing is said.
@@ -122,12 +127,14 @@ pub struct SessionSettings {
     pub root: Option<PathBuf>,
     /// Its model; the usual one where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub model: Option<ModelChoice>,
     /// The most that a turn may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// What its calls may do; it can only narrow what its key may do.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub policy: Option<Policy>,
     /// Its roles; one where nothing is said.
     #[serde(skip_serializing_if = "Vec::is_empty")]

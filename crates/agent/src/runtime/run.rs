@@ -247,9 +247,12 @@ impl Runtime {
         ended.unwrap_or_else(|_| Err(Internal::new("the task of a turn ended early").into()))
     }
 
-    /// Stops the turn that runs in a session. Says whether there was one.
+    /// Stops the turn that runs in a session. Says whether there was one. Whoever may only look stops nothing.
     pub fn cancel(&self, by: &Principal, session: &SessionName) -> Result<bool, Error> {
         self.may_see(by, session)?;
+        if !self.is_own(by, session) {
+            by.require(KeyScope::Admin)?;
+        }
         let running = self.inner.running();
         let running = running.get(session);
         running.inspect(|running| running.cancel.cancel());
@@ -319,9 +322,15 @@ impl Runtime {
     /// Passes if the session is the caller's, or the caller may see all.
     fn may_see(&self, by: &Principal, session: &SessionName) -> Result<(), Error> {
         by.require_key()?;
-        let own =
-            by.account().is_some_and(|key| self.inner.gate.is_session_of(session.as_str(), key));
-        if own || by.require(KeyScope::Read).is_ok() { Ok(()) } else { Err(not_found(session)) }
+        if self.is_own(by, session) || by.require(KeyScope::Read).is_ok() {
+            Ok(())
+        } else {
+            Err(not_found(session))
+        }
+    }
+
+    fn is_own(&self, by: &Principal, session: &SessionName) -> bool {
+        by.account().is_some_and(|key| self.inner.gate.is_session_of(session.as_str(), key))
     }
 
     /// Cancels every turn, and waits until they have ended.

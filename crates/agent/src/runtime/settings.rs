@@ -1,9 +1,12 @@
 //! What a session's turns run with: a model, a budget, a policy, a root, roles.
 
-use std::path::PathBuf;
+use std::{fmt, marker::PhantomData, path::PathBuf};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use tollgate_models::ModelConfig;
 use tollgate_policy::Policy;
 use tollgate_protocol::Bounds;
@@ -80,7 +83,7 @@ impl Budget {
 }
 
 /// What a turn gets that says nothing of its budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum BudgetDefaults {
     /// Nothing: a turn without a budget is refused.
@@ -95,6 +98,40 @@ pub enum BudgetDefaults {
 pub enum OffWord {
     /// Off.
     Off,
+}
+
+/// Reads a table, or the word that switches it off. What is wrong in the table is told as such.
+fn off_or<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Either<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("`\"off\"` or a table")
+        }
+
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<Self::Value, E> {
+            match word {
+                "off" => Ok(None),
+                other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+            }
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+    from.deserialize_any(Either(PhantomData))
+}
+
+impl<'de> Deserialize<'de> for BudgetDefaults {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(off_or(from)?.map_or(Self::Off(OffWord::Off), Self::On))
+    }
 }
 
 impl Default for BudgetDefaults {
@@ -173,13 +210,19 @@ pub struct AgentConfig {
 }
 
 /// What a session without a policy may do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PolicyDefault {
     /// Nothing: its turns are refused.
     Off(OffWord),
     /// This.
     On(Box<Policy>),
+}
+
+impl<'de> Deserialize<'de> for PolicyDefault {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(off_or(from)?.map_or(Self::Off(OffWord::Off), Self::On))
+    }
 }
 
 impl Default for PolicyDefault {

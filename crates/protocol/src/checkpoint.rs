@@ -1,5 +1,6 @@
 //! The unit that is written to disk after each turn.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_contract::{json, text::plain_shape};
@@ -10,12 +11,13 @@ use crate::{message::ChatMessage, name::SessionName, state::State};
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// A session between two turns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
     /// The version of the format.
     pub schema_version: u32,
     /// The session.
+    #[schemars(with = "String")]
     pub session_id: SessionName,
     /// How often it was written.
     pub revision: u64,

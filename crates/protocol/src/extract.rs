@@ -23,7 +23,7 @@ const MOST_BLOCKS: usize = 64;
 /// How much is kept of a block that cannot be read.
 const KEPT_OF_BROKEN: usize = 2 * 1024;
 /// How much reasoning is kept.
-const KEPT_REASONING: usize = 64 * 1024;
+const KEPT_REASONING: usize = 32 * 1024;
 
 /// A piece of an answer that can be passed on now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -356,8 +356,8 @@ impl Extractor {
     fn broken(&mut self, kind: BlockKind, payload: &str, ended: bool, why: WarningKind) {
         let why = if self.blocks > MOST_BLOCKS { WarningKind::TooMany } else { why };
         self.warn(why, Some(kind));
-        let text = head(payload.trim(), KEPT_OF_BROKEN).trim_end();
-        let text = text.replace(['"', '`'], "'").replace('<', "‹");
+        let text = cut(payload.trim(), KEPT_OF_BROKEN).trim_end();
+        let text = text.replace(['"', '`'], "'").replace('<', "(");
         self.done.segments.push(Segment::Broken { kind, text, ended });
         self.skips_newlines = true;
     }
@@ -392,12 +392,9 @@ impl Extractor {
     }
 
     fn reasoned(&mut self, tag: &str, text: String, ended: bool) {
-        let text = if text.len() > KEPT_REASONING {
-            // What is cut off may have closed tags: none is left open or closed.
-            head(&text, KEPT_REASONING).replace('<', "‹")
-        } else {
-            text
-        };
+        let kept = cut(&text, KEPT_REASONING);
+        // What is cut off may have closed tags: none is left open or closed.
+        let text = if kept.len() < text.len() { kept.replace('<', "(") } else { text };
         self.done.segments.push(Segment::Reasoning { tag: tag.to_owned(), text, ended });
         self.skips_newlines = true;
     }
@@ -439,6 +436,12 @@ impl Extractor {
     fn warn(&mut self, kind: WarningKind, block: Option<BlockKind>) {
         self.done.warnings.push((kind, block));
     }
+}
+
+/// The beginning of a text that is far too long. What is a little too long stays: redaction may lengthen what was cut,
+/// and it must not be cut again when it is read again.
+fn cut(text: &str, most: usize) -> &str {
+    if text.len() <= most * 8 { text } else { head(text, most) }
 }
 
 /// The payload without the fence that some models put around JSON.

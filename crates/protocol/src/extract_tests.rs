@@ -168,6 +168,18 @@ fn hostile_answers_are_read_in_linear_time() {
 }
 
 #[test]
+fn what_was_cut_is_not_cut_again_when_it_is_read_again() {
+    for long in [
+        format!("<<<NOTES_JSON>>>{}<<<END_NOTES_JSON>>>", "<pw=a `".repeat(2000)),
+        format!("<<<NOTES_JSON>>>{}<<<END_NOTES_JSON>>>", "< ".repeat(20_000)),
+        format!("<think>{}</think>", "<think></think>password=a ".repeat(20_000)),
+    ] {
+        let kept = whole(&long).redacted();
+        assert_eq!(whole(&rebuild(&kept.segments)).segments, kept.segments);
+    }
+}
+
+#[test]
 fn a_fence_around_the_json_is_borne() {
     let found = whole("<<<TOOL_CALLS_JSON>>>\n```json\n[]\n```\n<<<END_TOOL_CALLS_JSON>>>");
     assert_eq!(found.segments, [calls(json!([]))]);

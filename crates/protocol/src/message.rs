@@ -1,10 +1,12 @@
 //! Messages, as a checkpoint keeps them and a model gets them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who says something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "ChatRole")]
 pub enum Role {
     /// The runtime.
     System,
@@ -29,7 +31,7 @@ impl Role {
 }
 
 /// One message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatMessage {
     /// Who says it.
     pub role: Role,

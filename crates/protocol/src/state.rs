@@ -1,11 +1,13 @@
 //! What an agent keeps for long: its goals, what is open, what was decided.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_contract::Capability;
 
 /// The long-lived state of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AgentState")]
 pub struct State {
     /// What it is after.
     pub goals: Vec<String>,

@@ -22,6 +22,7 @@ use prometheus_client::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tollgate_agent::runtime::Runtime;
 use tollgate_contract::{Error, error::NotFound, id::RequestId};
 use tollgate_gate::Gate;
 use tollgate_ledger::Queries;
@@ -91,6 +92,9 @@ pub(crate) struct App {
     // Before the gate, whose ledger closes the database last.
     pub(crate) queries: Queries,
     pub(crate) gate: Gate,
+    pub(crate) agents: Runtime,
+    /// Whoever changes what a session runs with has it.
+    pub(crate) settings_turn: Arc<tokio::sync::Mutex<()>>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) since: Instant,
     /// The last event that is stored.
@@ -130,8 +134,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server over this gate. Without `reload` nobody can ask for the configuration to be read again.
-    pub fn new(gate: Gate, settings: Settings, reload: Option<Reload>) -> Result<Self, Error> {
+    /// A server over this gate and its agents. Without `reload` nobody can ask for the configuration to be read again.
+    pub fn new(
+        gate: Gate,
+        agents: Runtime,
+        settings: Settings,
+        reload: Option<Reload>,
+    ) -> Result<Self, Error> {
         let mut metrics = Registry::default();
         gate.metrics().register(&mut metrics);
         let requests = Family::default();
@@ -150,6 +159,8 @@ impl Server {
             manifest: api::ServedManifest::of(gate.manifest()),
             queries,
             gate,
+            agents,
+            settings_turn: Arc::default(),
             settings: Arc::new(settings),
             since: Instant::now(),
             head: heard,
@@ -178,8 +189,11 @@ impl Server {
         self.app.stopping.cancel();
         let finishing = connections.shutdown();
         tokio::pin!(finishing);
-        // Every call belongs to a request, and every request to a connection.
-        let in_time = tokio::time::timeout(settings.stop_grace, &mut finishing).await.is_ok();
+        // Every call belongs to a request, and every request to a connection. Turns are cancelled and saved, so that
+        // they can be gone on with.
+        let agents = self.app.agents.clone();
+        let both = async { tokio::join!(agents.drain(), &mut finishing) };
+        let in_time = tokio::time::timeout(settings.stop_grace, both).await.is_ok();
         self.app.gate.drain(Duration::ZERO).await;
         let _ = tokio::time::timeout(LAST_ANSWERS, delivering).await;
         if !in_time {
@@ -217,7 +231,7 @@ async fn cross_origin(State(app): State<Arc<App>>, request: Request, next: Next)
             return Failed::from(error).response(app.request_id());
         }
         let allowed = [
-            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
             (
                 header::ACCESS_CONTROL_ALLOW_HEADERS,
                 "authorization, content-type, idempotency-key, last-event-id",
@@ -244,6 +258,7 @@ impl App {
         let method = match *method {
             Method::GET => "GET",
             Method::POST => "POST",
+            Method::PUT => "PUT",
             Method::DELETE => "DELETE",
             // A caller can make up methods; it cannot make up labels.
             _ => "OTHER",

@@ -16,7 +16,7 @@ use crate::place::{DataArgs, GateArgs};
     propagate_version = false,
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    after_help = "Example:\n  tollgate serve\n  tollgate call system.time\n\nExit codes: 0 it worked, 1 it failed, 2 bad command line, 3 bad file or text, 4 denied,\n5 a person must answer, 6 not there, 7 the gate does not answer. `tollgate describe --all`\nlists everything."
+    after_help = "Example:\n  tollgate serve\n  tollgate call system.time\n\nExit codes: 0 it worked, 1 it failed, 2 bad command line, 3 bad file or text, 4 denied,\n5 a person must answer, 6 not there, 7 the gate does not answer, 130 interrupted.\n`tollgate describe --all` lists everything."
 )]
 pub(crate) struct Cli {
     /// Write one JSON object instead of text for people.
@@ -136,11 +136,37 @@ pub(crate) enum Command {
     )]
     Call(CallArgs),
 
-    /// Run one tool as an agent: live with a key of its own, or from a trace.
+    /// Run one tool as an agent, live with a key of its own or from a trace; with a command, run a model that calls tools.
     #[command(
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true,
         after_help = "Examples:\n  tollgate agent --tool system.time --stream-json --record-trace t.ndjson\n  tollgate agent --tool system.time --stream-json --replay-trace t.ndjson"
     )]
-    Agent(AgentArgs),
+    Agent {
+        #[command(subcommand)]
+        command: Option<AgentCommand>,
+
+        #[command(flatten)]
+        direct: AgentArgs,
+    },
+
+    /// Look into what agents remember.
+    #[command(
+        subcommand_required = true,
+        arg_required_else_help = true,
+        after_help = "Example:\n  tollgate memory search 'release notes'"
+    )]
+    Memory {
+        #[command(subcommand)]
+        command: MemoryCommand,
+    },
+
+    /// Serve a model that says what a script says, to try agents without paying for it.
+    #[command(
+        name = "fake-model",
+        after_help = "It speaks as OpenAI's and as Anthropic's servers do, and GET /requests shows what it was asked.\n\nExample:\n  tollgate fake-model script.json --listen 127.0.0.1:8080"
+    )]
+    FakeModel(FakeModelArgs),
 
     /// Answer recorded calls from a trace, strictly and both ways.
     #[command(
@@ -247,7 +273,10 @@ impl Command {
             Self::Request(_) => "request",
             Self::Capabilities(_) => "capabilities",
             Self::Call(_) => "call",
-            Self::Agent(_) => "agent",
+            Self::Agent { command: None, .. } => "agent",
+            Self::Agent { command: Some(command), .. } => command.name(),
+            Self::Memory { command: MemoryCommand::Search(_) } => "memory search",
+            Self::FakeModel(_) => "fake-model",
             Self::Replay(_) => "replay",
             Self::Trace { command: TraceCommand::Receipt(_) } => "trace receipt",
             Self::Trace { command: TraceCommand::Diff(_) } => "trace diff",
@@ -797,8 +826,9 @@ pub(crate) struct CallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
     /// The canonical name of the tool.
-    #[arg(long)]
-    pub(crate) tool: String,
+    // It is not there where a command is, which clap calls a requirement that was waived.
+    #[arg(long, required = true)]
+    pub(crate) tool: Option<String>,
 
     /// The input as JSON, `@FILE`, or `-` for the standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
@@ -822,6 +852,243 @@ pub(crate) struct AgentArgs {
 
     #[command(flatten)]
     pub(crate) gate: GateArgs,
+}
+
+impl AgentArgs {
+    /// The tool. The parser has seen to it that there is one where there is no command.
+    pub(crate) fn tool(&self) -> &str {
+        self.tool.as_deref().unwrap_or_default()
+    }
+}
+
+/// The commands of `agent`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// Say something to an agent, and let it work until it is done.
+    #[command(
+        after_help = "Where no gate runs on the data folder, this command runs one for as long as it lasts.\n\nExamples:\n  tollgate agent run 'Summarise the markdown files here into SUMMARY.md' --root . --model http://127.0.0.1:8080/v1 --session notes\n  tollgate agent run 'Go on' --session notes --max-rounds 4 --timeout 2m --json"
+    )]
+    Run(Box<AgentRunArgs>),
+    /// Talk with an agent, line by line. It goes on where the session was.
+    #[command(
+        after_help = "Every line is a turn. /show shows the session, /cancel stops a turn that runs elsewhere in it, /quit or Ctrl-D leaves.\n\nExample:\n  tollgate agent repl --session notes"
+    )]
+    Repl(Box<AgentReplArgs>),
+    /// List the sessions.
+    #[command(after_help = "Example:\n  tollgate agent sessions")]
+    Sessions(AgentSessionsArgs),
+    /// Show a session: goals, open loops, decisions, constraints, memory, capabilities, last turns.
+    #[command(after_help = "Example:\n  tollgate agent show notes")]
+    Show(AgentSessionArgs),
+    /// Stop the turn that runs in a session.
+    #[command(after_help = "Example:\n  tollgate agent cancel notes")]
+    Cancel(AgentSessionArgs),
+    /// Run a recorded turn again, offline, model included, and compare it byte for byte.
+    #[command(
+        after_help = "Ends with 1 when it differs.\n\nExamples:\n  tollgate agent replay notes\n  tollgate agent replay notes --turn 1"
+    )]
+    Replay(AgentReplayArgs),
+    /// Say what went wrong in a session, from its trace.
+    #[command(after_help = "Example:\n  tollgate agent autopsy notes")]
+    Autopsy(AgentTraceArgs),
+    /// Sum a session up: turns, calls, tokens, money, and the fingerprints of its traces.
+    #[command(after_help = "Example:\n  tollgate agent receipt notes")]
+    Receipt(AgentTraceArgs),
+}
+
+impl AgentCommand {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "agent run",
+            Self::Repl(_) => "agent repl",
+            Self::Sessions(_) => "agent sessions",
+            Self::Show(_) => "agent show",
+            Self::Cancel(_) => "agent cancel",
+            Self::Replay(_) => "agent replay",
+            Self::Autopsy(_) => "agent autopsy",
+            Self::Receipt(_) => "agent receipt",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentRunArgs {
+    /// What to say, or `-` for the standard input.
+    pub(crate) prompt: String,
+
+    /// Write what happens as it happens, one JSON object a line.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) stream_json: bool,
+
+    #[command(flatten)]
+    pub(crate) turn: AgentTurnArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentReplArgs {
+    #[command(flatten)]
+    pub(crate) turn: AgentTurnArgs,
+}
+
+/// What turns run with.
+#[derive(Debug, Args)]
+pub(crate) struct AgentTurnArgs {
+    /// The session.
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub(crate) session: String,
+
+    /// The folder that the session works in, from now on [default: one of its own].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+
+    /// A model of the configuration by its name, or the address of a model server, which the session keeps.
+    #[arg(long, value_name = "NAME|URL")]
+    pub(crate) model: Option<String>,
+
+    /// What the server at that address calls the model [default: its first one].
+    #[arg(long, value_name = "NAME", requires = "model")]
+    pub(crate) model_name: Option<String>,
+
+    /// The environment variable of the gate that holds the key for that address. The key itself is never an argument.
+    #[arg(long, value_name = "VARIABLE", requires = "model")]
+    pub(crate) model_key_env: Option<String>,
+
+    /// The most that a turn may cost, in dollars.
+    #[arg(long, value_name = "USD")]
+    pub(crate) budget_usd: Option<String>,
+
+    /// How often the model may be asked in a turn.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_rounds: Option<u32>,
+
+    /// The most tokens of a turn, in and out.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_tokens: Option<u64>,
+
+    /// How long a turn may take: 90s, 15m.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+
+    /// A file with what the session may do, from now on. It can only narrow.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+
+    /// The session's roles from now on, the acting one last: reflection, planner, critic, governor.
+    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
+    pub(crate) roles: Vec<PipelineRoleArg>,
+
+    /// Show what the model thinks aloud, too.
+    #[arg(long)]
+    pub(crate) show_reasoning: bool,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+/// A role on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PipelineRoleArg {
+    /// Looks back at what has happened.
+    Reflection,
+    /// Says what to do.
+    Planner,
+    /// Says what is wrong with it.
+    Critic,
+    /// Decides, acts and answers.
+    Governor,
+}
+
+impl PipelineRoleArg {
+    /// The word on the wire.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Reflection => "reflection",
+            Self::Planner => "planner",
+            Self::Critic => "critic",
+            Self::Governor => "governor",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentSessionsArgs {
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentSessionArgs {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentTraceArgs {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentReplayArgs {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// The turn [default: the last].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) turn: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+/// The commands of `memory`. They read the data folder, whether the gate runs or not.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCommand {
+    /// Find memories by their words.
+    #[command(
+        after_help = "Examples:\n  tollgate memory search 'release notes'\n  tollgate memory search 'release notes' --session notes --block"
+    )]
+    Search(MemorySearchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemorySearchArgs {
+    /// What to look for. Nothing in it is syntax.
+    pub(crate) words: String,
+
+    /// Only in this session.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+
+    /// How many at most.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
+    pub(crate) limit: usize,
+
+    /// Print the block that a model is shown.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) block: bool,
+
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FakeModelArgs {
+    /// The script, a JSON file.
+    pub(crate) script: PathBuf,
+
+    /// Where to listen: HOST:PORT. Port 0 picks a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) listen: std::net::SocketAddr,
 }
 
 #[derive(Debug, Args)]

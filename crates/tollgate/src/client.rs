@@ -1,8 +1,8 @@
 //! Talking to a running gate.
 
-use std::time::Duration;
+use std::{collections::VecDeque, pin::Pin, time::Duration};
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tollgate_contract::{Secret, error::ErrorObject, json as strict};
@@ -69,7 +69,7 @@ impl Client {
 
     /// Asks for something to be done.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        self.answer(self.with_body(path, body)).await
+        self.answer(self.with_body(Method::POST, path, body)).await
     }
 
     /// Asks for a call, under a key of the caller's own.
@@ -79,7 +79,7 @@ impl Client {
         body: &Value,
         idempotency_key: Option<&str>,
     ) -> Result<Value, Failure> {
-        let mut request = self.with_body(path, body);
+        let mut request = self.with_body(Method::POST, path, body);
         if let Some(key) = idempotency_key {
             request = request.header("idempotency-key", key);
         }
@@ -98,27 +98,33 @@ impl Client {
         body: &Value,
         mut hear: impl FnMut(Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let response = self.sent(self.with_body(path, body)).await?;
-        let mut events = crate::sse::Events::default();
-        let mut chunks = response.bytes_stream();
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|error| self.broken(&error))?;
-            let whole = events.push(&chunk);
-            let whole = whole
-                .ok_or_else(|| Failure::interrupted(&self.address, "an event is too large"))?;
-            for data in whole {
-                let event = strict::parse(data.as_bytes())
-                    .map_err(|error| Failure::interrupted(&self.address, &error.to_string()))?;
-                hear(event)?;
-            }
+        let mut events = self.events(path, body).await?;
+        while let Some((_, event)) = events.next().await? {
+            hear(event)?;
         }
         Ok(())
     }
 
-    fn with_body(&self, path: &str, body: &Value) -> RequestBuilder {
-        self.request(Method::POST, path)
-            .header("content-type", "application/json")
-            .body(body.to_string())
+    /// Asks for a stream of events, to be heard one by one.
+    pub(crate) async fn events(&self, path: &str, body: &Value) -> Result<EventStream, Failure> {
+        let request = self.with_body(Method::POST, path, body);
+        let response = self.sent(request.header("accept", "text/event-stream")).await?;
+        let chunks = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
+        Ok(EventStream {
+            address: self.address.clone(),
+            chunks: Box::pin(chunks),
+            events: crate::sse::Events::default(),
+            ready: VecDeque::new(),
+        })
+    }
+
+    /// Asks for something to be so.
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.answer(self.with_body(Method::PUT, path, body)).await
+    }
+
+    fn with_body(&self, method: Method, path: &str, body: &Value) -> RequestBuilder {
+        self.request(method, path).header("content-type", "application/json").body(body.to_string())
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -172,16 +178,53 @@ impl Client {
     }
 
     fn broken(&self, error: &reqwest::Error) -> Failure {
-        // The cause stands at the end of the chain, and says most.
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(deeper) = cause.source() {
-            cause = deeper;
-        }
-        let problem = cause.to_string();
+        let problem = cause(error);
         if error.is_connect() {
             Failure::unreachable(&self.address, &problem)
         } else {
             Failure::interrupted(&self.address, &problem)
+        }
+    }
+}
+
+/// The cause of an error: it stands at the end of the chain, and says most.
+fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// Events as they come.
+pub(crate) struct EventStream {
+    address: String,
+    chunks: Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>>>>,
+    events: crate::sse::Events,
+    ready: VecDeque<crate::sse::Event>,
+}
+
+impl EventStream {
+    /// It did not end as it should.
+    pub(crate) fn broke(&self, problem: &str) -> Failure {
+        Failure::interrupted(&self.address, problem)
+    }
+
+    /// The next event, its name and its data; nothing at the end. Whoever stops waiting for it misses none.
+    pub(crate) async fn next(&mut self) -> Result<Option<(String, Value)>, Failure> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                let data = strict::parse(event.data.as_bytes())
+                    .map_err(|error| Failure::interrupted(&self.address, &error.to_string()))?;
+                return Ok(Some((event.name, data)));
+            }
+            let Some(chunk) = self.chunks.next().await else { return Ok(None) };
+            let chunk =
+                chunk.map_err(|error| Failure::interrupted(&self.address, &cause(&error)))?;
+            let whole = self.events.push(&chunk);
+            let whole = whole
+                .ok_or_else(|| Failure::interrupted(&self.address, "an event is too large"))?;
+            self.ready.extend(whole);
         }
     }
 }

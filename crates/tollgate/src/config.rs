@@ -8,13 +8,15 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tollgate_contract::Capability;
+use tollgate_agent::runtime::AgentConfig;
+use tollgate_contract::{Capability, Quoted, text::nearest};
 use tollgate_gate::ConsentSettings;
 use tollgate_governor::{
     GovernorConfig, Per, PoolConfig, RouteConfig, RuleConfig, Settings as GovernorSettings,
     duration,
 };
 use tollgate_ledger::Sync;
+use tollgate_models::ModelConfig;
 use tollgate_outbound::{AddressGuard, PollSource};
 use tollgate_policy::{Policy, PolicyError, PolicySet};
 use tollgate_server::Settings;
@@ -81,6 +83,12 @@ pub(crate) struct Config {
     /// What `shell.exec` may run, and within which bounds.
     #[serde(default)]
     pub(crate) shell: ShellConfig,
+    /// Models, by the name that they have here.
+    #[serde(default)]
+    pub(crate) models: BTreeMap<String, ModelConfig>,
+    /// How agents are run.
+    #[serde(default)]
+    pub(crate) agent: AgentConfig,
 }
 
 /// Where sessions have their files, and how many.
@@ -259,6 +267,7 @@ impl Config {
         if let Err((name, problem)) = config.http.check() {
             return Err(PolicyError::of(&format!("http.{name}"), &problem));
         }
+        config.check_agents()?;
         for entry in config.net.allow.iter().flatten() {
             if let Err(error) = Capability::parse(&format!("net:{entry}")) {
                 return Err(PolicyError::of("net.allow", &error.to_string()));
@@ -272,6 +281,35 @@ impl Config {
         Ok(())
     }
 
+    /// Passes if models and agents can be set up.
+    fn check_agents(&self) -> Result<(), PolicyError> {
+        for (name, model) in &self.models {
+            if let Err((setting, problem)) = model.check() {
+                return Err(PolicyError::of(&format!("models.{name}.{setting}"), &problem));
+            }
+        }
+        if let Err((setting, problem)) = self.agent.check() {
+            return Err(PolicyError::of(&format!("agent.{setting}"), &problem));
+        }
+        let named = [
+            ("default_model", &self.agent.default_model),
+            ("embedding_model", &self.agent.embedding_model),
+        ];
+        for (setting, name) in named {
+            let Some(name) = name.as_ref().filter(|name| !self.models.contains_key(*name)) else {
+                continue;
+            };
+            let near = nearest(name, self.models.keys().map(String::as_str));
+            let hint = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "add a table [models.NAME]".to_owned(),
+            };
+            let problem = format!("names {}, which is not configured; {hint}", Quoted::new(name));
+            return Err(PolicyError::of(&format!("agent.{setting}"), &problem));
+        }
+        Ok(())
+    }
+
     /// Reads a file.
     pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         let text = source::read_text(file)?;
@@ -281,6 +319,9 @@ impl Config {
         let folder = file.parent().unwrap_or(Path::new(""));
         for path in [&mut config.daemon.data, &mut config.workspace.root].into_iter().flatten() {
             *path = folder.join(&*path);
+        }
+        for script in config.models.values_mut().filter_map(|model| model.script.as_mut()) {
+            *script = folder.join(&*script);
         }
         for address in &mut config.daemon.listen {
             if let Some(socket) = address.strip_prefix("unix:").filter(|path| !path.is_empty()) {
@@ -394,9 +435,14 @@ impl Config {
         }
     }
 
-    /// The configuration as it is recorded: all of it, and where the gate really listens.
+    /// The configuration as it is recorded: all of it but what the headers of models say, and where the gate really
+    /// listens.
     pub(crate) fn recorded(&self, listening: &[String]) -> Value {
-        json!({"listening": listening, "configuration": self})
+        let mut recorded = self.clone();
+        for model in recorded.models.values_mut() {
+            model.headers.values_mut().for_each(|value| "…".clone_into(value));
+        }
+        json!({"listening": listening, "configuration": recorded})
     }
 }
 
@@ -446,6 +492,14 @@ mod tests {
     }
 
     #[test]
+    fn what_headers_say_is_not_recorded() {
+        let text = "[models.one]\nurl = \"http://127.0.0.1:1/v1\"\napi_key_env = \"ONE_KEY\"\nheaders = { x-team = \"hunter2\" }\n";
+        let recorded = Config::parse(text).unwrap().recorded(&[]).to_string();
+        assert!(!recorded.contains("hunter2"), "{recorded}");
+        assert!(recorded.contains("x-team") && recorded.contains("ONE_KEY"), "{recorded}");
+    }
+
+    #[test]
     fn a_misspelt_name_is_told_with_its_place_and_what_was_meant() {
         let error = Config::parse("[daemon]\nlisten = []\nmax_conections = 5\n").unwrap_err();
         let place = error.position().unwrap();
@@ -478,10 +532,25 @@ mod tests {
             "[http]\nmost_bytes = -1\n",
             "[approvals]\nanswer_within = \"0s\"\n",
             "[net]\nallow = [\"https://example.com\"]\n",
+            "[models.local]\nurl = \"127.0.0.1:8080\"\n",
+            "[models.local]\nurl = \"http://127.0.0.1:8080/v1\"\ncontext_tokens = 1\n",
+            "[models.local]\nurl = \"http://127.0.0.1:8080/v1\"\nheaders = { authorization = \"x\" }\n",
+            "[models.local]\nkind = \"scripted\"\n",
+            "[models.local]\nurl = \"http://127.0.0.1:8080/v1\"\nprice = { input = -1.0 }\n",
+            "[agent]\ndefault_model = \"locl\"\n",
+            "[agent]\nembedding_model = \"local\"\n",
+            "[agent]\nkeep_messages = 1\n",
+            "[agent]\ndefault_budget = { rounds = 0 }\n",
+            "[agent]\ndefault_budget = \"on\"\n",
+            "[agent]\ndefault_policy = { maxSideEfect = \"none\" }\n",
         ] {
             let error = Config::parse(text).expect_err(text);
             assert!(error.position().is_some(), "{text}: {error}");
         }
+        let error = Config::parse("[agent]\ndefault_policy = { maxSideEfect = \"none\" }\n");
+        assert_eq!(error.unwrap_err().suggestion(), Some("maxSideEffect"));
+        let error = Config::parse("[agent.default_budget]\nround = 3\n").unwrap_err();
+        assert_eq!(error.suggestion(), Some("rounds"), "{error}");
         let error = Config::parse("[deamon]\n").unwrap_err();
         assert_eq!(error.suggestion(), Some("daemon"));
         assert!(Config::parse("[policies.readonly]\n").is_err());

@@ -23,11 +23,13 @@ pub(crate) enum Exit {
     NotFound,
     /// The gate does not answer, or cannot write its record.
     Unavailable,
+    /// Somebody interrupted it.
+    Interrupted,
 }
 
 impl Exit {
     /// Every exit code.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Ok,
         Self::Failed,
         Self::Usage,
@@ -36,6 +38,7 @@ impl Exit {
         Self::Pending,
         Self::NotFound,
         Self::Unavailable,
+        Self::Interrupted,
     ];
 
     /// How a command ends with this error.
@@ -81,6 +84,8 @@ impl Exit {
             Self::Pending => 5,
             Self::NotFound => 6,
             Self::Unavailable => 7,
+            // As shells count a process that a keyboard interrupt has ended.
+            Self::Interrupted => 130,
         }
     }
 
@@ -95,6 +100,7 @@ impl Exit {
             Self::Pending => "a person must answer first",
             Self::NotFound => "what was asked for is not there",
             Self::Unavailable => "the gate does not answer, or cannot write its record",
+            Self::Interrupted => "it was interrupted or cancelled while it ran",
         }
     }
 }

@@ -19,10 +19,23 @@ pub(crate) const ADDRESS: &str = "address";
 /// The file that holds the key of the person who runs the gate.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
 
+/// Where the sessions of agents are in a data folder, and what they remember.
+pub(crate) fn agents_in(data: &Path) -> (PathBuf, PathBuf) {
+    let own = data.join("agent");
+    (own.join("sessions"), own.join("memory.db"))
+}
+
+/// The data folder of whoever types, for those who named none and have none in the folder they are in.
+fn of_user() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let shared = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    shared.map(|shared| shared.join("tollgate"))
+}
+
 /// Where the data is.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DataArgs {
-    /// The data folder [default: .tollgate, or what tollgate.toml says].
+    /// The data folder [default: what tollgate.toml says, .tollgate here, or the one in your home].
     #[arg(long, value_name = "DIR", env = "TOLLGATE_DATA")]
     pub(crate) data: Option<PathBuf>,
 }
@@ -43,14 +56,29 @@ pub(crate) struct GateArgs {
 }
 
 impl DataArgs {
-    /// The data folder: what was named, else what the configuration says.
+    /// The data folder: what was named, else what the configuration says, else the one here, else the one of whoever
+    /// types, if there is one.
     pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
+        let (folder, of_user) = self.choice()?;
+        Ok(of_user.filter(|own| !folder.exists() && own.exists()).unwrap_or(folder))
+    }
+
+    /// The same for a command that makes the folder where there is none: not in the folder that it is typed in, where
+    /// an agent may have to work.
+    pub(crate) fn folder_to_make(&self) -> Result<PathBuf, Failure> {
+        let (folder, of_user) = self.choice()?;
+        Ok(of_user.filter(|_| !folder.exists()).unwrap_or(folder))
+    }
+
+    /// The folder that was named or is usual here, and the one of whoever types where nothing was named.
+    fn choice(&self) -> Result<(PathBuf, Option<PathBuf>), Failure> {
         if let Some(data) = &self.data {
-            return Ok(data.clone());
+            return Ok((data.clone(), None));
         }
         let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
-        let (config, _) = Config::find(named.as_deref())?;
-        Ok(config.data())
+        let (config, file) = Config::find(named.as_deref())?;
+        let of_user = if file.is_none() { of_user() } else { None };
+        Ok((config.data(), of_user))
     }
 }
 
@@ -115,7 +143,7 @@ fn plain(address: &str) -> String {
 }
 
 /// Where the gate of this folder listens, if it runs.
-fn own_addresses(folder: &Path) -> Vec<String> {
+pub(crate) fn own_addresses(folder: &Path) -> Vec<String> {
     if !is_taken(folder) {
         return Vec::new();
     }

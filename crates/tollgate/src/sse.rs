@@ -11,24 +11,32 @@ pub(crate) struct Events {
     searched: usize,
 }
 
+/// One event: its name, where it has one, and its data.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) data: String,
+}
+
 impl Events {
-    /// Takes a piece, and gives the data of every event that is whole with it; `None` if an event is too
+    /// Takes a piece, and gives every event that is whole with it; `None` if an event is too
     /// large to be one.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Option<Vec<String>> {
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Option<Vec<Event>> {
         self.left.extend_from_slice(piece);
         let mut whole = Vec::new();
         while let Some(end) = self.end() {
             let event: Vec<u8> = self.left.drain(..end).collect();
             self.searched = 0;
             let text = String::from_utf8_lossy(&event);
-            let data: Vec<&str> = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("data:"))
-                .map(|data| data.strip_prefix(' ').unwrap_or(data))
-                .collect();
+            let values = |field: &str| -> Vec<&str> {
+                let values = text.lines().filter_map(|line| line.strip_prefix(field));
+                values.map(|value| value.strip_prefix(' ').unwrap_or(value)).collect()
+            };
+            let (name, data) = (values("event:"), values("data:"));
             // A comment keeps the connection alive and says nothing.
             if !data.is_empty() {
-                whole.push(data.join("\n"));
+                let name = name.last().copied().unwrap_or_default().to_owned();
+                whole.push(Event { name, data: data.join("\n") });
             }
         }
         (self.left.len() <= LARGEST).then_some(whole)
@@ -57,7 +65,8 @@ mod tests {
             let (first, second) = text.split_at(cut);
             let mut all = events.push(first).unwrap();
             all.extend(events.push(second).unwrap());
-            assert_eq!(all, ["{\"x\":\n1}", "two"], "cut at {cut}");
+            let event = |name: &str, data: &str| Event { name: name.into(), data: data.into() };
+            assert_eq!(all, [event("a", "{\"x\":\n1}"), event("", "two")], "cut at {cut}");
         }
     }
 

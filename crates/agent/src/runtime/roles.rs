@@ -1,9 +1,10 @@
 //! The roles of a turn. One does everything by default; with more, the earlier ones think and the last one acts.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a model is to be in one step of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PipelineRole {
     /// Looks back at what has happened.

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -26,11 +27,10 @@ use tollgate_protocol::{Checkpoint, SessionName, ToolText};
 
 use super::{
     again::sha256,
-    autopsy::{TurnLine, turns},
     journal::{Event, Sink, kinds, seconds},
     live::{LiveWorld, capabilities},
     recover::{is_cut_off, mend},
-    session::{SessionFolder, SessionSummary, SessionView, last_turn},
+    session::{CUT_OFF, SessionFolder, SessionSummary, SessionView, last_turn},
     settings::{AgentConfig, Budget, BudgetDefaults, ModelChoice, PolicyDefault, SessionSettings},
     trace_file::{TraceLimits, TraceWriter},
     turn::{ModelInfo, Setup, Totals, Turn, TurnError},
@@ -45,8 +45,6 @@ const AT_ONCE: usize = 16;
 const TAIL: usize = 4;
 /// Of how many sessions something is known, beyond what is on disk.
 const MOST_KNOWN: usize = 10_000;
-/// How many turns are shown of a session.
-const SHOWN_TURNS: usize = 10;
 
 /// What happens in a turn, as it happens.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,13 +102,15 @@ impl TurnRequest {
 }
 
 /// What a turn came to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TurnReport {
     /// The session.
+    #[schemars(with = "String")]
     pub session_id: SessionName,
     /// The turn.
     pub turn: u64,
     /// The run that its calls belong to.
+    #[schemars(with = "String")]
     pub run_id: RunId,
     /// Did it do what it was asked?
     pub ok: bool,
@@ -258,9 +258,12 @@ impl Runtime {
         ended.unwrap_or_else(|_| Err(Internal::new("the task of a turn ended early").into()))
     }
 
-    /// Stops the turn that runs in a session. Says whether there was one.
+    /// Stops the turn that runs in a session. Says whether there was one. Whoever may only look stops nothing.
     pub fn cancel(&self, by: &Principal, session: &SessionName) -> Result<bool, Error> {
         self.may_see(by, session)?;
+        if !self.is_own(by, session) {
+            by.require(KeyScope::Admin)?;
+        }
         let running = self.inner.running();
         let running = running.get(session);
         running.inspect(|running| running.cancel.cancel());
@@ -296,24 +299,12 @@ impl Runtime {
         let names = SessionFolder::list(&self.inner.folder)
             .map_err(|error| Internal::new(format!("sessions cannot be listed: {error}")))?;
         let seen = names.into_iter().filter(|name| self.may_see(by, name).is_ok());
-        Ok(seen.map(|name| self.summary(name)).collect())
+        Ok(seen.map(|name| self.summary(&name)).collect())
     }
 
-    fn summary(&self, session: SessionName) -> SessionSummary {
-        let running = self.inner.running().contains_key(&session);
-        let (checkpoint, problem) = match self.folder(&session).load() {
-            Ok((checkpoint, _)) => (checkpoint, None),
-            Err(error) => (Checkpoint::new(session.clone()), Some(error.to_string())),
-        };
-        SessionSummary {
-            session_id: session,
-            revision: checkpoint.revision,
-            updated_ts: checkpoint.updated_ts,
-            goals: checkpoint.state.goals,
-            open_loops: checkpoint.state.open_loops.len(),
-            running,
-            problem,
-        }
+    fn summary(&self, session: &SessionName) -> SessionSummary {
+        let running = self.inner.running().contains_key(session);
+        SessionSummary { running, ..self.folder(session).summary() }
     }
 
     /// A session, to look at.
@@ -323,42 +314,34 @@ impl Runtime {
         if !folder.exists() {
             return Err(not_found(session));
         }
-        let (mut checkpoint, mut warnings) = folder.load().map_err(unreadable)?;
-        let events = folder.last_events().unwrap_or_else(|error| {
-            warnings.push(format!("the trace cannot be read: {error}"));
-            Vec::new()
-        });
         let running = self.inner.running().contains_key(session);
-        if !running && last_turn(&events).is_some_and(|turn| is_cut_off(turn, &checkpoint)) {
-            warnings.push(
-                "the last turn was cut off; it is closed when the next one begins".to_owned(),
-            );
+        let mut view = folder.view().map_err(unreadable)?;
+        if running {
+            // It only looks so while a turn is under way.
+            view.warnings.retain(|warning| warning != CUT_OFF);
         }
         // The ledger is the truth; what the checkpoint says of it is as old as the checkpoint.
         let owner = self.inner.gate.session_owner(session.as_str());
         if let Some(owner) = owner {
             let (granted, pending) = capabilities(&self.inner.gate, owner, session);
-            checkpoint.state.project(granted, pending);
+            view.checkpoint.state.project(granted, pending);
         }
-        let lines: Vec<TurnLine> = turns(&events).into_iter().filter_map(TurnLine::of).collect();
-        let skipped = lines.len().saturating_sub(SHOWN_TURNS);
         let memories = self.inner.memory.count(Some(session.as_str())).unwrap_or(0);
-        Ok(SessionView {
-            checkpoint,
-            settings: folder.settings().map_err(Internal::new)?,
-            turns: lines.into_iter().skip(skipped).collect(),
-            memories,
-            running,
-            warnings,
-        })
+        Ok(SessionView { memories, running, ..view })
     }
 
     /// Passes if the session is the caller's, or the caller may see all.
     fn may_see(&self, by: &Principal, session: &SessionName) -> Result<(), Error> {
         by.require_key()?;
-        let own =
-            by.account().is_some_and(|key| self.inner.gate.is_session_of(session.as_str(), key));
-        if own || by.require(KeyScope::Read).is_ok() { Ok(()) } else { Err(not_found(session)) }
+        if self.is_own(by, session) || by.require(KeyScope::Read).is_ok() {
+            Ok(())
+        } else {
+            Err(not_found(session))
+        }
+    }
+
+    fn is_own(&self, by: &Principal, session: &SessionName) -> bool {
+        by.account().is_some_and(|key| self.inner.gate.is_session_of(session.as_str(), key))
     }
 
     /// Cancels every turn, and waits until they have ended.

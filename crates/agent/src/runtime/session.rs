@@ -6,20 +6,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tollgate_gate::secret_file;
 use tollgate_protocol::{Checkpoint, SessionName};
 
 use super::{
-    autopsy::TurnLine,
+    autopsy::{TurnLine, turns},
     checkpoint_file::{CheckpointFile, SaveError},
     journal::{Event, EventError, kinds},
+    recover::is_cut_off,
     settings::SessionSettings,
     trace_file::TraceFiles,
 };
 
 const SETTINGS: &str = "settings.json";
+/// How many turns are shown of a session.
+const SHOWN_TURNS: usize = 10;
+/// What is told of a turn that was cut off.
+pub(crate) const CUT_OFF: &str = "the last turn was cut off; it is closed when the next one begins";
 
 /// Where a session is kept.
 #[derive(Debug, Clone)]
@@ -29,9 +35,10 @@ pub struct SessionFolder {
 }
 
 /// A session in a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SessionSummary {
     /// Its name.
+    #[schemars(with = "String")]
     pub session_id: SessionName,
     /// How many turns it has had.
     pub revision: u64,
@@ -49,7 +56,7 @@ pub struct SessionSummary {
 }
 
 /// A session, to look at.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SessionView {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
@@ -130,6 +137,44 @@ impl SessionFolder {
                 (checkpoint, vec![warning])
             }
         })
+    }
+
+    /// How it stands, as far as its own files say: what is granted is as old as the last turn, and whether a turn runs
+    /// and what is remembered is not in them.
+    pub fn view(&self) -> Result<SessionView, SaveError> {
+        let (checkpoint, mut warnings) = self.load()?;
+        let events = self.last_events().unwrap_or_else(|error| {
+            warnings.push(format!("the trace cannot be read: {error}"));
+            Vec::new()
+        });
+        if last_turn(&events).is_some_and(|turn| is_cut_off(turn, &checkpoint)) {
+            warnings.push(CUT_OFF.to_owned());
+        }
+        let settings = self.settings().unwrap_or_else(|problem| {
+            warnings.push(problem);
+            SessionSettings::default()
+        });
+        let lines: Vec<TurnLine> = turns(&events).into_iter().filter_map(TurnLine::of).collect();
+        let skipped = lines.len().saturating_sub(SHOWN_TURNS);
+        let turns = lines.into_iter().skip(skipped).collect();
+        Ok(SessionView { checkpoint, settings, turns, memories: 0, running: false, warnings })
+    }
+
+    /// The same in short.
+    pub fn summary(&self) -> SessionSummary {
+        let (checkpoint, problem) = match self.load() {
+            Ok((checkpoint, _)) => (checkpoint, None),
+            Err(error) => (Checkpoint::new(self.session.clone()), Some(error.to_string())),
+        };
+        SessionSummary {
+            session_id: self.session.clone(),
+            revision: checkpoint.revision,
+            updated_ts: checkpoint.updated_ts,
+            goals: checkpoint.state.goals,
+            open_loops: checkpoint.state.open_loops.len(),
+            running: false,
+            problem,
+        }
     }
 
     /// What was decided for it.

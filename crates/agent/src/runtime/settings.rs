@@ -1,8 +1,12 @@
 //! What a session's turns run with: a model, a budget, a policy, a root, roles.
 
-use std::path::PathBuf;
+use std::{fmt, marker::PhantomData, path::PathBuf};
 
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use tollgate_models::ModelConfig;
 use tollgate_policy::Policy;
 use tollgate_protocol::Bounds;
@@ -10,19 +14,23 @@ use tollgate_protocol::Bounds;
 use super::{roles::PipelineRole, trace_file::TraceLimits};
 
 /// What one turn may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "TurnBudget")]
 pub struct Budget {
     /// How often the model may be asked.
+    #[schemars(range(min = 1, max = 500))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
     /// Tokens, in and out.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money, in millionths of a dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_micros: Option<u64>,
     /// Seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
 }
@@ -75,7 +83,7 @@ impl Budget {
 }
 
 /// What a turn gets that says nothing of its budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum BudgetDefaults {
     /// Nothing: a turn without a budget is refused.
@@ -90,6 +98,40 @@ pub enum BudgetDefaults {
 pub enum OffWord {
     /// Off.
     Off,
+}
+
+/// Reads a table, or the word that switches it off. What is wrong in the table is told as such.
+fn off_or<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Either<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("`\"off\"` or a table")
+        }
+
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<Self::Value, E> {
+            match word {
+                "off" => Ok(None),
+                other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
+            }
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+    from.deserialize_any(Either(PhantomData))
+}
+
+impl<'de> Deserialize<'de> for BudgetDefaults {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(off_or(from)?.map_or(Self::Off(OffWord::Off), Self::On))
+    }
 }
 
 impl Default for BudgetDefaults {
@@ -114,7 +156,7 @@ pub enum ModelChoice {
 }
 
 /// What an operator has decided for a session.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionSettings {
     /// The folder that its tools work in; its own one where nothing is said.
@@ -122,12 +164,14 @@ pub struct SessionSettings {
     pub root: Option<PathBuf>,
     /// Its model; the usual one where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub model: Option<ModelChoice>,
     /// The most that a turn may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// What its calls may do; it can only narrow what its key may do.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub policy: Option<Policy>,
     /// Its roles; one where nothing is said.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -142,6 +186,9 @@ pub struct AgentConfig {
     pub default_budget: BudgetDefaults,
     /// What a session may do that has no policy; `"off"` refuses its turns.
     pub default_policy: PolicyDefault,
+    /// The model of `[models]` that is used where none is named; the only one where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_model: Option<String>,
     /// The model that memories are made comparable with; none where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_model: Option<String>,
@@ -163,13 +210,19 @@ pub struct AgentConfig {
 }
 
 /// What a session without a policy may do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PolicyDefault {
     /// Nothing: its turns are refused.
     Off(OffWord),
     /// This.
     On(Box<Policy>),
+}
+
+impl<'de> Deserialize<'de> for PolicyDefault {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(off_or(from)?.map_or(Self::Off(OffWord::Off), Self::On))
+    }
 }
 
 impl Default for PolicyDefault {

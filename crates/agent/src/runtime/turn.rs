@@ -1,5 +1,6 @@
 //! One turn: ask the model, run what it wants called, feed the results back, until it is done or the budget is.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -71,7 +72,7 @@ impl Setup {
 }
 
 /// Why a turn did not do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnError {
     /// A code, as the gate's errors have.
     pub code: String,
@@ -86,7 +87,8 @@ impl TurnError {
 }
 
 /// What a turn came to, besides the checkpoint.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TurnTotals")]
 pub struct Totals {
     /// How often the acting role was asked.
     pub rounds: u32,

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tollgate_contract::Capability;
@@ -10,8 +11,9 @@ use tollgate_contract::Capability;
 use super::kept::Native;
 
 /// Why a turn stops before it is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "TurnStop")]
 pub enum Stop {
     /// Somebody cancelled it.
     Cancelled,

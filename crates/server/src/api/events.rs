@@ -171,7 +171,15 @@ struct Following {
 }
 
 /// Counts open streams.
-struct Open(Gauge);
+pub(super) struct Open(Gauge);
+
+impl Open {
+    /// One more.
+    pub(super) fn new(app: &App) -> Self {
+        app.streams.inc();
+        Self(app.streams.clone())
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -190,7 +198,6 @@ fn streamed(ask: Ask<Which, Nothing>) -> Result<Response, Failed> {
         .into());
     }
     let app = ask.app;
-    app.streams.inc();
     let now = app.gate.ledger().head().seq;
     let following = Following {
         principal: ask.principal,
@@ -198,7 +205,7 @@ fn streamed(ask: Ask<Which, Nothing>) -> Result<Response, Failed> {
         kind: ask.query.kind,
         tool: ask.query.tool,
         ready: VecDeque::new(),
-        _open: Open(app.streams.clone()),
+        _open: Open::new(&app),
         app,
     };
     let events = stream::unfold(following, async |mut following| {

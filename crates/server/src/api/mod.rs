@@ -10,6 +10,8 @@ mod governor;
 mod health;
 mod intents;
 mod keys;
+mod memory;
+mod sessions;
 mod tools;
 mod trends;
 mod webhooks;
@@ -28,6 +30,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     all.extend(calls::endpoints());
     all.extend(approvals::endpoints());
     all.extend(capabilities::endpoints());
+    all.extend(sessions::endpoints());
+    all.extend(memory::endpoints());
     all.extend(events::endpoints());
     all.extend(intents::endpoints());
     all.extend(governor::endpoints());

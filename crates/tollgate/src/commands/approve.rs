@@ -77,6 +77,12 @@ fn send(
     wait(client.post(&path, &Value::Object(body)))
 }
 
+/// Says yes or no.
+pub(super) async fn answer(client: &Client, id: &str, approves: bool) -> Result<Value, Failure> {
+    let body = json!({"decision": if approves { "approve" } else { "deny" }});
+    client.post(&format!("/v1/approvals/{}", crate::client::in_path(id)), &body).await
+}
+
 /// A time as whole seconds.
 pub(super) fn seconds(text: &str) -> Result<u64, Failure> {
     let ms = super::duration_ms(text)?;
@@ -109,7 +115,7 @@ fn listed(items: &[&Value]) -> String {
 }
 
 /// One of them, with all that somebody who answers must know.
-fn shown(item: &Value) -> String {
+pub(super) fn shown(item: &Value) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {

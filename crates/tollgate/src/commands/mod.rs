@@ -8,6 +8,7 @@ mod completions;
 mod describe;
 mod doctor;
 mod explain;
+mod fake_model;
 mod forecast;
 mod grant;
 mod halt;
@@ -16,6 +17,7 @@ mod identities;
 mod init;
 mod key;
 mod ledger;
+mod memory;
 mod own_key;
 mod policy;
 mod pools;
@@ -31,10 +33,10 @@ mod what_if;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tollgate_contract::{Manifest, Quoted, json};
+use tollgate_contract::{Manifest, Quoted, Violations, json};
 
 use crate::{
-    cli::{Command, PolicyCommand},
+    cli::{Command, MemoryCommand, PolicyCommand},
     exit::Exit,
     output::{Failure, Output},
     source,
@@ -60,7 +62,10 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Request(args) => grant::request(args, output),
         Command::Capabilities(args) => grant::capabilities(&args, output),
         Command::Call(args) => call::run(args, output),
-        Command::Agent(args) => agent::run(&args, output),
+        Command::Agent { command: None, direct } => agent::direct::run(&direct, output),
+        Command::Agent { command: Some(command), .. } => agent::run(command, output),
+        Command::Memory { command: MemoryCommand::Search(args) } => memory::search(&args, output),
+        Command::FakeModel(args) => fake_model::run(&args),
         Command::Replay(args) => replay::run(&args, output),
         Command::Trace { command } => trace::run(&command, output),
         Command::Ledger { command } => ledger::run(&command, output),
@@ -126,9 +131,18 @@ fn duration_ms(text: &str) -> Result<i64, Failure> {
 /// The manifest of a file, or the built-in one.
 fn manifest(file: Option<&Path>) -> Result<Manifest, Failure> {
     match file {
-        None => tollgate_tools::built_in()
-            .map_err(|violations| Failure::manifest("the built-in manifest", &violations)),
+        None => {
+            built_in().map_err(|violations| Failure::manifest("the built-in manifest", &violations))
+        }
         Some(path) => Manifest::parse(&source::read(path)?)
             .map_err(|violations| Failure::manifest(&source::name(path), &violations)),
     }
+}
+
+/// The tools that every gate has.
+fn built_in() -> Result<Manifest, Violations> {
+    let mut declared = tollgate_tools::declarations()?;
+    declared.push(tollgate_models::chat_declaration()?.erase());
+    declared.push(tollgate_models::embed_declaration()?.erase());
+    Manifest::from_declarations(declared)
 }

@@ -27,6 +27,18 @@ pub(crate) const CLI: OwnKey = OwnKey {
     },
 };
 
+/// What agents with a model use that a person runs from the command line: all that the person may do, but to answer for
+/// oneself.
+pub(crate) const RUNNER: OwnKey = OwnKey {
+    file: "runner.key",
+    body: || {
+        json!({
+            "name": "runner", "role": "agent", "policy": "operator",
+            "scopes": ["call", "ask", "read"],
+        })
+    },
+};
+
 impl OwnKey {
     /// The key that was named, else this one. It is made when it is first needed; none where nobody may make it.
     pub(crate) async fn get(&self, gate: &GateArgs) -> Result<Option<Secret>, Failure> {

@@ -1,7 +1,7 @@
 //! Where a session's files are, and how much room it has there.
 //!
-//! Every session has a folder of its own beneath the data folder, unless the operator names one root for all.
-//! What is in a root is measured by a bounded walk and remembered until somebody says that it changed. Writes
+//! Every session has a folder of its own beneath the data folder, unless the operator names one root for all, or one
+//! for this session. What is in a root is measured by a bounded walk and remembered until somebody says that it changed. Writes
 //! to one root stand in line, so that what fits is decided and done before the next one is looked at.
 
 mod name;
@@ -14,7 +14,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -55,7 +55,11 @@ impl Default for Quota {
 /// The roots of all sessions.
 #[derive(Debug, Clone)]
 pub struct Workspaces {
+    /// The data folder, which no root may hold.
+    data: PathBuf,
     place: Place,
+    /// The roots of sessions that an operator chose one for.
+    bound: Arc<RwLock<HashMap<String, PathBuf>>>,
     quota: Quota,
     known: Arc<Mutex<HashMap<PathBuf, Arc<Known>>>>,
 }
@@ -94,15 +98,34 @@ impl Workspaces {
             Some(root) => Place::One(place::chosen(data, root)?),
             None => Place::Each(place::beside(data)?),
         };
-        Ok(Self { place, quota, known: Arc::default() })
+        let (bound, known) = (Arc::default(), Arc::default());
+        Ok(Self { data: data.to_owned(), place, bound, quota, known })
+    }
+
+    /// From now on a folder is the root of this session, if it may be one; without a folder, the usual one is again.
+    pub fn bind(&self, session: &str, root: Option<&Path>) -> Result<(), WorkspaceError> {
+        let root = root.map(|root| place::chosen(&self.data, root)).transpose()?;
+        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
+        match root {
+            Some(root) => bound.insert(session.to_owned(), root),
+            None => bound.remove(session),
+        };
+        Ok(())
+    }
+
+    /// Where the root of a session is, and whether it is made where it is missing.
+    fn path(&self, session: &str) -> (PathBuf, bool) {
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+        match (bound.get(session), &self.place) {
+            (Some(root), _) => (root.clone(), false),
+            (None, Place::Each(folder)) => (folder.join(folder_name(session)), true),
+            (None, Place::One(root)) => (root.clone(), false),
+        }
     }
 
     /// Opens the root of a session, and makes it where it is missing.
     pub async fn open(&self, session: &str) -> Result<Root, WorkspaceError> {
-        let (path, make) = match &self.place {
-            Place::Each(folder) => (folder.join(folder_name(session)), true),
-            Place::One(root) => (root.clone(), false),
-        };
+        let (path, make) = self.path(session);
         let known = self.known(&path);
         let quota = self.quota;
         let opened = tokio::task::spawn_blocking(move || {

@@ -52,6 +52,41 @@ async fn sessions_have_folders_of_their_own() {
     assert_eq!(again.path(), real.join("workspace").join("%2e."));
 }
 
+#[tokio::test]
+async fn a_session_can_have_a_root_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, project) = (folder.path().join("data"), folder.path().join("project"));
+    fs::create_dir_all(&project).unwrap();
+    for one_for_all in [None, Some(folder.path().join("all"))] {
+        one_for_all.iter().for_each(|all| fs::create_dir_all(all).unwrap());
+        let workspaces = Workspaces::new(&data, one_for_all.as_deref(), Quota::default()).unwrap();
+        let usual = workspaces.open("notes").await.unwrap().path().to_owned();
+        let clone = workspaces.clone();
+        workspaces.bind("notes", Some(&project)).unwrap();
+        let real = fs::canonicalize(&project).unwrap();
+        assert_eq!(clone.open("notes").await.unwrap().path(), real);
+        // Others are where they were.
+        assert_ne!(clone.open("other").await.unwrap().path(), real);
+        // What may not be a root for all may not be one for a session, and changes nothing.
+        let refused = workspaces.bind("notes", Some(folder.path()));
+        assert!(matches!(refused, Err(WorkspaceError::HoldsData { .. })));
+        let refused = workspaces.bind("notes", Some(&data));
+        assert!(matches!(refused, Err(WorkspaceError::HoldsData { .. })));
+        let refused = workspaces.bind("notes", Some(&data.join("workspace")));
+        assert!(matches!(
+            refused,
+            Err(WorkspaceError::InsideData { .. } | WorkspaceError::Unusable { .. })
+        ));
+        let refused = workspaces.bind("notes", Some(Path::new("/")));
+        assert!(matches!(refused, Err(WorkspaceError::Everything)));
+        let refused = workspaces.bind("notes", Some(&folder.path().join("nowhere")));
+        assert!(matches!(refused, Err(WorkspaceError::Unusable { .. })));
+        assert_eq!(clone.open("notes").await.unwrap().path(), real);
+        workspaces.bind("notes", None).unwrap();
+        assert_eq!(clone.open("notes").await.unwrap().path(), usual);
+    }
+}
+
 #[test]
 fn a_root_that_reaches_into_the_data_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tollgate_agent::{Recorder, Replayer, TraceFile};
 use tollgate_contract::{error::ErrorObject, text::json_for_terminal};
 
-use super::{
+use crate::commands::{
     call::{done, waits},
     own_key::AGENT,
     trace,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
-    let input = super::input(&args.input)?;
+    let input = crate::commands::input(&args.input)?;
     let last = match &args.replay_trace {
         Some(file) => replayed(args, file, &input)?,
         None => client::wait(live(args, &input))?,
@@ -56,7 +56,7 @@ fn replayed(args: &AgentArgs, file: &Path, input: &Value) -> Result<Value, Failu
     let mut replayer = Replayer::new(&trace);
     let last = std::cell::RefCell::new(Value::Null);
     // What came of it is in the last event as well.
-    let _ = replayer.call(&args.tool, input, |event| {
+    let _ = replayer.call(args.tool(), input, |event| {
         tell(args, &event);
         last.replace(event);
     });
@@ -80,11 +80,11 @@ async fn live(args: &AgentArgs, input: &Value) -> Result<Value, Failure> {
     let client = Client::new(&args.gate, Some(key))?;
     let mut body = client::call_body(input.clone());
     if let (Some(file), Some(body)) = (&args.policy, body.as_object_mut()) {
-        body.insert("policy".to_owned(), super::one_policy(file)?);
+        body.insert("policy".to_owned(), crate::commands::one_policy(file)?);
     }
     let mut recording = recorder.as_mut().map(|recorder| recorder.begin(input));
     let mut events = Vec::new();
-    let path = client::tool_path(&args.tool, "stream");
+    let path = client::tool_path(args.tool(), "stream");
     client
         .stream(&path, &body, |event| {
             let is_last = Recorder::is_last(&event);

@@ -1,0 +1,376 @@
+//! Agent sessions: what there is, what was decided for them, and their turns, whole or as they happen.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use axum::{
+    http::{HeaderMap, Method, header},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tollgate_agent::runtime::{
+    AgentEvent, Budget, ModelChoice, PipelineRole, SessionSettings, SessionSummary, SessionView,
+    TurnReport, TurnRequest,
+};
+use tollgate_contract::{Error, KeyScope, Urgency, error::Internal};
+use tollgate_gate::Principal;
+use tollgate_policy::Policy;
+use tollgate_protocol::SessionName;
+
+use super::events::Open;
+use crate::{
+    app::App,
+    endpoint::{Access, Ask, Endpoint, Json, Nothing, endpoint},
+    reply::{Failed, Reply},
+    request::refuse,
+};
+
+/// How long a stream waits for its first event: what cannot run at all is then an answer with a status of its own.
+const SOON: Duration = Duration::from_secs(5);
+
+/// The most roles of a session.
+const MOST_ROLES: usize = 8;
+
+/// What stands in the place of a value that nobody is shown.
+const HIDDEN: &str = "…";
+
+/// The sessions that the caller may see.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Sessions {
+    /// The sessions, by name.
+    sessions: Vec<SessionSummary>,
+}
+
+/// What is not finished.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OpenLoops {
+    /// What the session has open.
+    open_loops: Vec<String>,
+}
+
+/// Whether something was stopped.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Cancelled {
+    /// Did a turn run?
+    cancelled: bool,
+}
+
+/// A turn.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewTurn {
+    /// What the person says.
+    #[schemars(length(min = 1))]
+    input: String,
+    /// What it may take; the session's or the usual budget where nothing is said.
+    #[serde(default)]
+    budget: Option<Budget>,
+    /// A policy for this turn. It can only narrow.
+    #[serde(default)]
+    policy: Option<Map<String, Value>>,
+    /// The model, by its name in the configuration.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 100))]
+    model: Option<String>,
+    /// How much it matters.
+    #[serde(default)]
+    urgency: Option<Urgency>,
+}
+
+/// What is to hold for a session. What is left out stays as it is; what is null is taken back.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewSettings {
+    /// The folder that its tools work in, by its full path.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<String>")]
+    root: Option<Option<PathBuf>>,
+    /// Its model: `{"named": NAME}`, or `{"own": {…}}` with what a table `[models.NAME]` can say.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    model: Option<Option<ModelChoice>>,
+    /// The most that one of its turns may take.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<Budget>")]
+    budget: Option<Option<Budget>>,
+    /// What its calls may do; it can only narrow what its key may do.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    policy: Option<Option<Map<String, Value>>>,
+    /// Its roles, the acting one last.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<Vec<PipelineRole>>", length(max = MOST_ROLES))]
+    roles: Option<Option<Vec<PipelineRole>>>,
+}
+
+/// A member that is there, also when it is null.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+pub(super) fn endpoints() -> Vec<Endpoint> {
+    let admin = Access::Scope(KeyScope::Admin);
+    let get = |path, id, summary| endpoint(Method::GET, path, id, summary, Access::Gate);
+    vec![
+        get(
+            "/v1/sessions",
+            "listSessions",
+            "Agent sessions; a key without the scope `read` sees its own",
+        )
+        .serve(200, "The sessions", list),
+        get(
+            "/v1/sessions/{session}",
+            "getSession",
+            "A session: its checkpoint, settings and last turns",
+        )
+        .serve(200, "The session", view),
+        endpoint(
+            Method::PUT,
+            "/v1/sessions/{session}",
+            "setSession",
+            "Decide what a session runs with",
+            admin,
+        )
+        .serve(200, "What holds now", set),
+        get(
+            "/v1/sessions/{session}/open-loops",
+            "listOpenLoops",
+            "What a session has not finished",
+        )
+        .serve(200, "What is open", open_loops),
+        endpoint(
+            Method::POST,
+            "/v1/sessions/{session}/cancel",
+            "cancelTurn",
+            "Stop the turn that runs in a session; also for the key that it belongs to",
+            Access::Gate,
+        )
+        .serve(200, "Whether one ran", cancel),
+        endpoint(
+            Method::POST,
+            "/v1/sessions/{session}/turns",
+            "runTurn",
+            "Run a turn, and wait for it; with `Accept: text/event-stream` hear it as it happens",
+            Access::Scope(KeyScope::Call),
+        )
+        .gives::<TurnReport>(200, "What the turn came to, also when it failed")
+        .answers(
+            200,
+            "`delta` and `step` as they happen, and `done` or `error` at the end",
+            "text/event-stream",
+        )
+        .serve_raw(turn),
+    ]
+}
+
+/// The session that a path names.
+fn session<Q, B>(ask: &Ask<Q, B>) -> Result<SessionName, Error> {
+    SessionName::parse(ask.part("session")).map_err(|error| refuse(&error.to_string()))
+}
+
+/// Reads files without stopping others.
+async fn reading<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Internal::new("reading a session ended early").into()))
+}
+
+async fn list(ask: Ask<Nothing, Nothing>) -> Result<Reply<Sessions>, Failed> {
+    let (agents, by) = (ask.app.agents.clone(), ask.principal);
+    let sessions = reading(move || agents.sessions(&by)).await?;
+    Ok(Reply::ok(Sessions { sessions }))
+}
+
+async fn look(ask: &Ask<Nothing, Nothing>) -> Result<SessionView, Error> {
+    let (agents, by, session) = (ask.app.agents.clone(), ask.principal.clone(), session(ask)?);
+    reading(move || agents.view(&by, &session)).await
+}
+
+async fn view(ask: Ask<Nothing, Nothing>) -> Result<Reply<SessionView>, Failed> {
+    let mut view = look(&ask).await?;
+    view.settings = shown(view.settings, &ask.principal);
+    Ok(Reply::ok(view))
+}
+
+async fn open_loops(ask: Ask<Nothing, Nothing>) -> Result<Reply<OpenLoops>, Failed> {
+    let view = look(&ask).await?;
+    Ok(Reply::ok(OpenLoops { open_loops: view.checkpoint.state.open_loops }))
+}
+
+async fn cancel(ask: Ask<Nothing, Nothing>) -> Result<Reply<Cancelled>, Failed> {
+    let cancelled = ask.app.agents.cancel(&ask.principal, &session(&ask)?)?;
+    Ok(Reply::ok(Cancelled { cancelled }))
+}
+
+/// Settings as they are shown: where folders and servers are concerns operators, and what headers say nobody.
+fn shown(mut settings: SessionSettings, to: &Principal) -> SessionSettings {
+    if to.require(KeyScope::Read).is_err() {
+        settings.root = None;
+        settings.model = settings.model.filter(|model| matches!(model, ModelChoice::Named(_)));
+    }
+    if let Some(ModelChoice::Own(model)) = &mut settings.model {
+        model.headers.values_mut().for_each(|value| HIDDEN.clone_into(value));
+    }
+    settings
+}
+
+async fn set(ask: Ask<Nothing, Json<NewSettings>>) -> Result<Reply<SessionSettings>, Failed> {
+    let session = session(&ask)?;
+    let (app, by) = (Arc::clone(&ask.app), ask.principal);
+    let new = ask.body.0;
+    // What two operators say at once is put together, one after the other.
+    let turn = Arc::clone(&app.settings_turn).lock_owned().await;
+    let settings = reading(move || {
+        let mut settings = app.agents.folder(&session).settings().map_err(Internal::new)?;
+        new.apply(&mut settings)?;
+        app.agents.set(&by, &session, &settings)?;
+        drop(turn);
+        Ok(shown(settings, &by))
+    });
+    Ok(Reply::ok(settings.await?))
+}
+
+impl NewSettings {
+    fn apply(self, settings: &mut SessionSettings) -> Result<(), Error> {
+        if let Some(root) = self.root {
+            if root.as_ref().is_some_and(|root| !root.is_absolute()) {
+                return Err(refuse("`root` is the full path of a folder, such as /home/me/notes"));
+            }
+            settings.root = root;
+        }
+        if let Some(model) = self.model {
+            settings.model = model;
+        }
+        if let Some(budget) = self.budget {
+            settings.budget = budget;
+        }
+        if let Some(policy) = self.policy {
+            settings.policy = policy.map(read_policy).transpose()?;
+        }
+        if let Some(roles) = self.roles {
+            let roles = roles.unwrap_or_default();
+            if roles.len() > MOST_ROLES {
+                return Err(refuse(&format!("`roles` has at most {MOST_ROLES} entries")));
+            }
+            settings.roles = roles;
+        }
+        Ok(())
+    }
+}
+
+fn read_policy(policy: Map<String, Value>) -> Result<Policy, Error> {
+    let read = Policy::from_json(&Value::Object(policy));
+    read.map_err(|error| refuse(&format!("`policy`: {error}")))
+}
+
+impl NewTurn {
+    fn read(self) -> Result<TurnRequest, Error> {
+        Ok(TurnRequest {
+            budget: self.budget.unwrap_or_default(),
+            policy: self.policy.map(read_policy).transpose()?,
+            model: self.model,
+            urgency: self.urgency.unwrap_or(Urgency::Normal),
+            ..TurnRequest::new(self.input)
+        })
+    }
+}
+
+/// What a stream is told.
+enum Told {
+    Event(AgentEvent),
+    Ended(Result<TurnReport, Error>),
+}
+
+/// A turn that somebody listens to. Whoever stops listening cancels it.
+struct Listening {
+    app: Arc<App>,
+    heard: UnboundedReceiver<Told>,
+    first: Option<Told>,
+    is_over: bool,
+    _leaves: DropGuard,
+    _open: Open,
+}
+
+async fn turn(ask: Ask<Nothing, Json<NewTurn>>) -> Result<Response, Failed> {
+    let session = session(&ask)?;
+    let streams = wants_events(&ask.headers);
+    let (app, by, request) = (ask.app, ask.principal, ask.body.0.read()?);
+    let agents = app.agents.clone();
+    if !streams {
+        let report = agents.run(&by, &session, request, Arc::new(|_| {})).await?;
+        return Ok(Reply::ok(report).response());
+    }
+    let (tell, mut heard) = unbounded_channel();
+    let cancel = CancellationToken::new();
+    let leaves = cancel.clone().drop_guard();
+    tokio::spawn(async move {
+        let teller = tell.clone();
+        // Nobody listens any more only when the turn is being cancelled.
+        let listener = Arc::new(move |event| drop(teller.send(Told::Event(event))));
+        let ended = agents.run_until(&by, &session, request, listener, cancel).await;
+        let _ = tell.send(Told::Ended(ended));
+    });
+    let first = tokio::time::timeout(SOON, heard.recv()).await.ok().flatten();
+    if let Some(Told::Ended(Err(error))) = first {
+        return Err(error.into());
+    }
+    let open = Open::new(&app);
+    let listening = Listening { app, heard, first, is_over: false, _leaves: leaves, _open: open };
+    let events = stream::unfold(listening, async |mut listening| {
+        let event = listening.next().await?;
+        Some((Ok::<_, Error>(event), listening))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// Does the caller want events as they happen?
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = accepted.flat_map(|text| text.split(','));
+    kinds.any(|kind| {
+        let name = kind.split(';').next().unwrap_or_default().trim();
+        name.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+impl Listening {
+    async fn next(&mut self) -> Option<Event> {
+        if self.is_over {
+            return None;
+        }
+        let told = match self.first.take() {
+            Some(told) => told,
+            None => self.heard.recv().await?,
+        };
+        let (name, data) = match told {
+            Told::Event(AgentEvent::Text(text)) => ("delta", json!({"text": text})),
+            Told::Event(AgentEvent::Reasoning(text)) => ("delta", json!({"reasoning": text})),
+            Told::Event(AgentEvent::Retract) => ("delta", json!({"retract": true})),
+            Told::Event(AgentEvent::Step(mut step)) => {
+                if step.ts == 0.0 {
+                    step.ts = self.app.gate.clock().now_ms() as f64 / 1000.0;
+                }
+                ("step", json!(step))
+            }
+            Told::Ended(ended) => {
+                self.is_over = true;
+                match ended {
+                    Ok(report) => ("done", json!(report)),
+                    Err(error) => {
+                        tracing::warn!(problem = %error.operator(), "a turn ended early");
+                        ("error", json!(error.object(None)))
+                    }
+                }
+            }
+        };
+        Some(Event::default().event(name).data(data.to_string()))
+    }
+}

@@ -57,6 +57,11 @@ impl LiveWorld {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
+    /// What the turn has used of a unit, where it is limited.
+    fn spent(&self, unit: &str) -> Option<u64> {
+        self.allowance.left(unit).map(|left| left.spent)
+    }
+
     fn call_of(&self, tool: &str, input: Value, call_key: Option<String>) -> Call {
         let identity: Identity = self.by.identity();
         Call {
@@ -224,6 +229,7 @@ impl World for LiveWorld {
         let hear = move |piece: Value| {
             heard.lock().unwrap_or_else(PoisonError::into_inner).take(&piece);
         };
+        let before = (self.spent("tokens"), self.spent("usd_micros"));
         let call = self.call_of("model.chat", ask.input, None);
         let ended = self.through_gate(call, self.time_left(), Arc::new(hear)).await;
         let mut incoming = incoming.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +248,18 @@ impl World for LiveWorld {
                 let was_stopped = self.stop().is_some();
                 let stream = incoming.end(!was_stopped);
                 let content = std::mem::take(&mut incoming.content);
-                let said = ModelSaid { content, ..ModelSaid::default() };
+                // An answer that broke off was paid for all the same.
+                let since = |now: Option<u64>, before: Option<u64>| {
+                    now.zip(before).map(|(now, before)| now.saturating_sub(before))
+                };
+                let used = since(self.spent("tokens"), before.0);
+                let said = ModelSaid {
+                    content,
+                    input_tokens: used.unwrap_or(0),
+                    usage_estimated: true,
+                    cost_usd_micros: since(self.spent("usd_micros"), before.1),
+                    ..ModelSaid::default()
+                };
                 let call_id = unfinished.failure().map(|failure| failure.call_id.to_string());
                 ModelEnded {
                     said,

@@ -13,6 +13,7 @@ mod finish;
 mod journal;
 mod kept;
 mod live;
+mod opened;
 mod recover;
 mod roles;
 mod run;

@@ -26,13 +26,11 @@ use tollgate_policy::{Layers, Policy};
 use tollgate_protocol::{Checkpoint, SessionName, ToolText};
 
 use super::{
-    again::sha256,
-    journal::{Event, Sink, kinds, seconds},
+    journal::{Event, Sink, kinds},
     live::{LiveWorld, capabilities},
-    recover::{is_cut_off, mend},
-    session::{CUT_OFF, SessionFolder, SessionSummary, SessionView, last_turn},
+    opened::{LiveSink, Opened, open, saved_event, unreadable},
+    session::{CUT_OFF, SessionFolder, SessionSummary, SessionView},
     settings::{AgentConfig, Budget, BudgetDefaults, ModelChoice, PolicyDefault, SessionSettings},
-    trace_file::{TraceLimits, TraceWriter},
     turn::{ModelInfo, Setup, Totals, Turn, TurnError},
     world::Stop,
 };
@@ -358,15 +356,6 @@ fn invalid(problem: String) -> Error {
 
 fn not_found(session: &SessionName) -> Error {
     NotFound::new("session", session.as_str()).into()
-}
-
-fn unreadable(error: super::checkpoint_file::SaveError) -> Error {
-    match error {
-        error @ super::checkpoint_file::SaveError::Conflict { .. } => {
-            Conflict::new(Clean::new(&error.to_string())).into()
-        }
-        error => Internal::new(error.to_string()).into(),
-    }
 }
 
 /// A session that a turn runs in. Nobody else runs one there until it is dropped.
@@ -697,13 +686,6 @@ pub(crate) fn own_model(session: &SessionName) -> String {
     format!("own:{session}")
 }
 
-fn saved_event(checkpoint: &Checkpoint) -> Value {
-    json!({
-        "revision": checkpoint.revision, "updated_ts": checkpoint.updated_ts,
-        "sha256": sha256(checkpoint),
-    })
-}
-
 fn session_policy(settings: &SessionSettings, config: &AgentConfig) -> Result<Policy, Error> {
     match (&settings.policy, &config.default_policy) {
         (Some(policy), _) => Ok(policy.clone()),
@@ -718,87 +700,4 @@ fn session_policy(settings: &SessionSettings, config: &AgentConfig) -> Result<Po
 fn fingerprint(tools: &[ToolText]) -> String {
     let text = serde_json::to_vec(tools).unwrap_or_default();
     hex(&Sha256::digest(&text)).to_string()
-}
-
-/// A session that is ready for a turn.
-struct Opened {
-    checkpoint: Checkpoint,
-    settings: SessionSettings,
-    writer: TraceWriter,
-    /// Has the file of the trace no head yet?
-    is_new: bool,
-    tail: Vec<String>,
-    warnings: Vec<String>,
-}
-
-/// Opens a session. `saved` is the revision that this process has saved last.
-fn open(
-    folder: &SessionFolder,
-    limits: &TraceLimits,
-    now: i64,
-    saved: Option<u64>,
-) -> Result<Opened, Error> {
-    let failed = |what: &str, problem: &dyn std::fmt::Display| {
-        Error::from(Internal::new(format!("the session {} {what}: {problem}", folder.session())))
-    };
-    folder.make().map_err(|error| failed("cannot be made", &error))?;
-    let settings = folder.settings().map_err(|problem| Error::from(Internal::new(problem)))?;
-    let (mut checkpoint, mut warnings) = folder.load().map_err(unreadable)?;
-    // To read a long trace takes a while; a session that was saved here needs no mending.
-    let events = if saved == Some(checkpoint.revision) {
-        Vec::new()
-    } else {
-        folder.last_events().map_err(|error| failed("has a trace that cannot be read", &error))?
-    };
-    let traces = folder.traces();
-    let writer = traces
-        .append_to_last()
-        .map_err(|error| failed("has a trace that cannot be written", &error))?;
-    let mut writer = match writer {
-        Some(writer) => writer,
-        None => traces
-            .begin(limits)
-            .map_err(|error| failed("has a trace that cannot be written", &error))?,
-    };
-    if let Some(turn) = last_turn(&events).filter(|turn| is_cut_off(turn, &checkpoint)) {
-        let mut mended = mend(turn, &checkpoint).ok_or_else(|| {
-            failed("has a turn that was cut off and", &"its trace cannot be read")
-        })?;
-        mended.checkpoint.updated_ts = seconds(now);
-        let unwritable =
-            |error: std::io::Error| failed("has a trace that cannot be written", &error);
-        let data = json!({"turn": mended.turn, "unknown_calls": mended.unknown});
-        writer.write(&Event::new(now, kinds::RECOVERED, data)).map_err(unwritable)?;
-        let expected = checkpoint.revision;
-        folder.checkpoint().save(&mended.checkpoint, expected).map_err(unreadable)?;
-        let saved = Event::new(now, kinds::CHECKPOINT, saved_event(&mended.checkpoint));
-        writer.write(&saved).map_err(unwritable)?;
-        checkpoint = mended.checkpoint;
-        warnings.push(match mended.unknown.as_slice() {
-            [] => format!("turn {} was cut off; what it had come to is kept", mended.turn),
-            calls => format!(
-                "turn {} was cut off while {} ran, and nobody knows whether it took effect; look before it is called again",
-                mended.turn,
-                calls.join(", ")
-            ),
-        });
-    }
-    let is_new = writer.is_empty();
-    Ok(Opened { checkpoint, settings, writer, is_new, tail: Vec::new(), warnings })
-}
-
-/// Where a live turn's events go: to the file, and to whoever listens.
-struct LiveSink {
-    writer: TraceWriter,
-    clock: Arc<dyn tollgate_gate::Clock>,
-    listener: Listener,
-}
-
-impl Sink for LiveSink {
-    fn write(&mut self, kind: &str, data: Value) -> Result<(), String> {
-        let event = Event::new(self.clock.now_ms(), kind, data);
-        self.writer.write(&event).map_err(|error| error.to_string())?;
-        (self.listener)(AgentEvent::Step(event));
-        Ok(())
-    }
 }

@@ -410,20 +410,30 @@ impl Extractor {
         if text.is_empty() {
             return;
         }
-        self.text.push_str(text);
-        match pieces.last_mut() {
-            Some(Piece::Text(last)) => last.push_str(text),
-            _ => pieces.push(Piece::Text(text.to_owned())),
+        // What stood on both sides of something that was taken out must not make a mark together.
+        let joins = self.text.is_empty()
+            && !text.starts_with(char::is_whitespace)
+            && self.text_before().is_some_and(ends_like_a_mark);
+        for part in [if joins { " " } else { "" }, text].into_iter().filter(|p| !p.is_empty()) {
+            self.text.push_str(part);
+            match pieces.last_mut() {
+                Some(Piece::Text(last)) => last.push_str(part),
+                _ => pieces.push(Piece::Text(part.to_owned())),
+            }
         }
+    }
+
+    /// The text before what was taken out last.
+    fn text_before(&self) -> Option<&str> {
+        self.done.segments.iter().rev().find_map(|segment| match segment {
+            Segment::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
     }
 
     /// Does what the person sees so far end with a line, or not begin yet?
     fn is_at_line_start(&self) -> bool {
-        let last = self.done.segments.iter().rev().find_map(|segment| match segment {
-            Segment::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        self.text.is_empty() && last.is_none_or(|text| text.ends_with('\n'))
+        self.text.is_empty() && self.text_before().is_none_or(|text| text.ends_with('\n'))
     }
 
     fn end_text(&mut self) {
@@ -436,6 +446,13 @@ impl Extractor {
     fn warn(&mut self, kind: WarningKind, block: Option<BlockKind>) {
         self.done.warnings.push((kind, block));
     }
+}
+
+/// Could the end of this text be the beginning of a mark?
+fn ends_like_a_mark(text: &str) -> bool {
+    let from = text.len().saturating_sub(markers::LONGEST);
+    let mut ends = text.match_indices('<').rev().take_while(|(at, _)| *at >= from);
+    ends.any(|(at, _)| text.get(at..).is_some_and(markers::may_become))
 }
 
 /// The beginning of a text that is far too long. What is a little too long stays: redaction may lengthen what was cut,

@@ -168,6 +168,22 @@ fn hostile_answers_are_read_in_linear_time() {
 }
 
 #[test]
+fn what_is_left_does_not_make_a_mark() {
+    for text in [
+        "<<<NOTES_<<<END_NOTES_JSON>>>JSON>>>",
+        "<<<TOOL_<think>x</think>CALLS_JSON>>>[]<<<END_TOOL_CALLS_JSON>>>",
+        "<<<<NOTES_JSON>>>{}<<<END_NOTES_JSON>>><<NOTES_JSON>>>",
+    ] {
+        let (seen, found) = streamed(text.split_inclusive(|_| true));
+        for kind in [BlockKind::Notes, BlockKind::ToolCalls] {
+            assert!(!seen.contains(kind.begin()) && !seen.contains(kind.end()), "{seen}");
+        }
+        let kept = found.redacted();
+        assert_eq!(whole(&rebuild(&kept.segments)).segments, kept.segments);
+    }
+}
+
+#[test]
 fn what_was_cut_is_not_cut_again_when_it_is_read_again() {
     for long in [
         format!("<<<NOTES_JSON>>>{}<<<END_NOTES_JSON>>>", "<pw=a `".repeat(2000)),

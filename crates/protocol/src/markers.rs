@@ -56,6 +56,9 @@ pub(crate) fn closing(tag: &'static str) -> &'static str {
     TAGS.iter().find(|(open, _)| *open == tag).map_or("</think>", |(_, close)| close)
 }
 
+/// How long the longest mark is.
+pub(crate) const LONGEST: usize = BlockKind::ToolCalls.end().len();
+
 /// Every mark, with its text.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, Mark)> {
     let blocks = [BlockKind::Notes, BlockKind::ToolCalls].into_iter();

@@ -25,7 +25,7 @@ fn summariser() -> Fake {
             "I wrote **SUMMARY.md**.{}",
             notes(&json!({
                 "set_goals": ["Summaries"], "add_open_loops": ["check the spelling"],
-                "add_decisions": ["bullets"], "set_constraints": ["one page"],
+                "add_decisions": ["bullets"], "add_constraints": ["one page"],
                 "add_memory_tags": ["summaries"],
             }))
         ),

@@ -176,6 +176,7 @@ fn bodies_and_names_that_are_wrong_are_refused_with_the_rule() {
         json!({"input": "x", "budget": {"rounds": 0}}),
         json!({"input": "x", "budget": {"seconds": 90_000}}),
         json!({"input": "x", "budget": {"round": 1}}),
+        json!({"input": "x", "budget": [1, 2, 3, 4]}),
         json!({"input": "x", "policy": {"maxSideEfect": "none"}}),
         json!({"input": "x", "urgency": "now"}),
         json!({"input": "x".repeat(300_000)}),
@@ -216,6 +217,7 @@ fn bodies_and_names_that_are_wrong_are_refused_with_the_rule() {
         json!({"roles": ["king"]}),
         json!({"roles": vec!["planner"; 9]}),
         json!({"budget": {"rounds": 501}}),
+        json!({"budget": [null, null]}),
         json!({"colour": "red"}),
     ] {
         let answer = daemon.put("/v1/sessions/s", &admin, &settings);

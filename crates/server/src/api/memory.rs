@@ -24,8 +24,8 @@ use crate::{
 const USUAL: usize = 10;
 const MOST: usize = 100;
 
-/// The longest question.
-const LONGEST: usize = 10_000;
+/// The longest question: it is a part of an address.
+const LONGEST: usize = 1_000;
 
 /// In how many sessions of its own a key searches at once.
 const MOST_SESSIONS: usize = 200;

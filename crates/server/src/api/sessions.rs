@@ -27,7 +27,7 @@ use tollgate_protocol::SessionName;
 use super::events::Open;
 use crate::{
     app::App,
-    endpoint::{Access, Ask, Endpoint, Json, Nothing, endpoint},
+    endpoint::{Access, Ask, Endpoint, Json, Nothing, endpoint, from_value},
     reply::{Failed, Reply},
     request::refuse,
 };
@@ -71,7 +71,8 @@ struct NewTurn {
     input: String,
     /// What it may take; the session's or the usual budget where nothing is said.
     #[serde(default)]
-    budget: Option<Budget>,
+    #[schemars(with = "Option<Budget>")]
+    budget: Option<Map<String, Value>>,
     /// A policy for this turn. It can only narrow.
     #[serde(default)]
     policy: Option<Map<String, Value>>,
@@ -99,7 +100,7 @@ struct NewSettings {
     /// The most that one of its turns may take.
     #[serde(default, deserialize_with = "given")]
     #[schemars(with = "Option<Budget>")]
-    budget: Option<Option<Budget>>,
+    budget: Option<Option<Map<String, Value>>>,
     /// What its calls may do; it can only narrow what its key may do.
     #[serde(default, deserialize_with = "given")]
     #[schemars(with = "Option<Map<String, Value>>")]
@@ -250,7 +251,7 @@ impl NewSettings {
             settings.model = model;
         }
         if let Some(budget) = self.budget {
-            settings.budget = budget;
+            settings.budget = budget.map(read_budget).transpose()?;
         }
         if let Some(policy) = self.policy {
             settings.policy = policy.map(read_policy).transpose()?;
@@ -266,6 +267,15 @@ impl NewSettings {
     }
 }
 
+/// Reads a budget. It is a map until here, because a list would pass for one otherwise.
+fn read_budget(budget: Map<String, Value>) -> Result<Budget, Error> {
+    #[derive(Deserialize)]
+    struct Of {
+        budget: Budget,
+    }
+    from_value(json!({"budget": budget})).map(|of: Of| of.budget)
+}
+
 fn read_policy(policy: Map<String, Value>) -> Result<Policy, Error> {
     let read = Policy::from_json(&Value::Object(policy));
     read.map_err(|error| refuse(&format!("`policy`: {error}")))
@@ -274,7 +284,7 @@ fn read_policy(policy: Map<String, Value>) -> Result<Policy, Error> {
 impl NewTurn {
     fn read(self) -> Result<TurnRequest, Error> {
         Ok(TurnRequest {
-            budget: self.budget.unwrap_or_default(),
+            budget: self.budget.map(read_budget).transpose()?.unwrap_or_default(),
             policy: self.policy.map(read_policy).transpose()?,
             model: self.model,
             urgency: self.urgency.unwrap_or(Urgency::Normal),

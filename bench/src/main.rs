@@ -6,7 +6,7 @@
 //! governor by itself: what rules and forecasts add to a decision, how fast scenarios are simulated and a
 //! history is asked again, and whether forecasts come true as often as they say; and the tools: what a safe read
 //! costs more than a plain one, what the cache of pages saves, and what it costs to run a command confined,
-//! next to bubblewrap; and what agents remember: how long it takes to find it. Absolute
+//! next to bubblewrap; and what agents remember: how long it takes to find it; and their turns. Absolute
 //! numbers are this machine's; the ratios are what can be compared. The run ends with a failure when the
 //! engines disagree about a call, when a document is not what its row says, or when an answer is no 200:
 //! times of different work would compare nothing.
@@ -14,6 +14,7 @@
 //! `cargo run --release --manifest-path bench/Cargo.toml`, for one section with its name behind `--`:
 //! see [`SECTIONS`].
 
+mod agent;
 mod counting;
 mod curve;
 mod documents;
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
 type Section = fn() -> Result<(), Box<dyn Error>>;
 
 /// What can be asked for by name. Without a name all of them run, in this order.
-const SECTIONS: [(&str, Section); 21] = [
+const SECTIONS: [(&str, Section); 22] = [
     ("policy", policy::section),
     ("throughput", throughput::section),
     ("hostile", hostile),
@@ -79,6 +80,7 @@ const SECTIONS: [(&str, Section); 21] = [
     ("http-cache", tools::pages),
     ("sandbox", sandbox::section),
     ("recall", recall::section),
+    ("agent", agent::section),
 ];
 
 fn hostile() -> Result<(), Box<dyn Error>> {

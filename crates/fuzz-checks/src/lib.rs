@@ -12,6 +12,10 @@ use tollgate_contract::{
     redact::{redact_text, redacted},
 };
 use tollgate_policy::{Format, Layers, PolicySet, Request, evaluate};
+use tollgate_protocol::{
+    BlockKind, Extracted, Extractor, Limits, NotesPatch, Piece, Plan, Prompt, Segment, State,
+    rebuild,
+};
 
 /// Strict reading and the canonical form: every text is answered, and what is accepted has one form.
 pub fn check_canonical(bytes: &[u8]) {
@@ -124,4 +128,73 @@ fn check_decisions(set: &PolicySet) {
             assert!(steps.iter().all(|step| !step.because().is_empty()));
         }
     }
+}
+
+/// The extractor: however an answer is cut into pieces, the same comes of it, no mark is ever shown, and what is kept
+/// of it can be read again as the same.
+pub fn check_extractor(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (shown, whole) = extracted(std::iter::once(text.as_ref()));
+    assert_eq!(shown, whole.visible(), "what is streamed is what is seen");
+    for kind in [BlockKind::Notes, BlockKind::ToolCalls] {
+        assert!(!shown.contains(kind.begin()) && !shown.contains(kind.end()), "a mark is shown");
+    }
+    // Cut where the bytes themselves say.
+    let size = usize::from(bytes.first().copied().unwrap_or(0) % 13) + 1;
+    let chars: Vec<char> = text.chars().collect();
+    let chunks: Vec<String> = chars.chunks(size).map(|chunk| chunk.iter().collect()).collect();
+    assert_eq!(extracted(chunks.iter().map(String::as_str)), (shown, whole.clone()));
+    let kept = whole.redacted();
+    let (_, again) = extracted(std::iter::once(rebuild(&kept.segments).as_str()));
+    assert_eq!(again.segments, kept.segments, "what is kept is read again as the same");
+    let mut plan = Plan::default();
+    for segment in &whole.segments {
+        if let Segment::Json { kind: BlockKind::ToolCalls, payload } = segment {
+            plan.add_block(payload);
+        }
+    }
+}
+
+fn extracted<'a>(chunks: impl Iterator<Item = &'a str>) -> (String, Extracted) {
+    let mut extractor = Extractor::default();
+    let mut shown = String::new();
+    let mut show = |pieces: Vec<Piece>| {
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => shown.push_str(&text),
+                Piece::Retract => shown.clear(),
+                Piece::Reasoning(_) => {}
+            }
+        }
+    };
+    for chunk in chunks {
+        show(extractor.feed(chunk));
+    }
+    let (pieces, extracted) = extractor.finish();
+    show(pieces);
+    (shown, extracted)
+}
+
+/// Patches of the state, one a line: whatever they say, the state stays within its bounds, constraints are never
+/// dropped, and the prompt made of it has no border but its own.
+pub fn check_state_patch(bytes: &[u8]) {
+    let limits = Limits { entry: 40, summary: 60, goals: 3, decisions: 3, ..Limits::default() };
+    let mut state = State::default();
+    for line in bytes.split(|byte| *byte == b'\n').take(16) {
+        let Ok(payload) = json::parse(line) else { continue };
+        let before = state.constraints.clone();
+        let (patch, _) = NotesPatch::read(&payload, &limits);
+        patch.apply(&mut state, &limits);
+        let _ = patch.actions();
+        assert!(state.constraints.starts_with(&before), "a constraint was dropped");
+        assert!(state.goals.len() <= limits.goals && state.decisions.len() <= limits.decisions);
+        assert!(state.episode_summary.chars().count() <= limits.summary);
+        let lists = [&state.goals, &state.open_loops, &state.decisions, &state.constraints];
+        for entry in lists.into_iter().flatten() {
+            assert!(entry.chars().count() <= limits.entry && !entry.contains(char::is_control));
+        }
+    }
+    let system = Prompt { state: Some(&state), ..Prompt::default() }.system();
+    let borders = system.lines().filter(|line| line.trim_start().starts_with("===")).count();
+    assert_eq!((borders, system.contains("<<<")), (2, false), "{system}");
 }

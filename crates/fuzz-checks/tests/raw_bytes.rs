@@ -3,9 +3,14 @@
 #![cfg(test)]
 
 use proptest::prelude::*;
-use tollgate_fuzz_checks::{check_canonical, check_manifest, check_policy, check_redaction};
+use tollgate_fuzz_checks::{
+    check_canonical, check_extractor, check_manifest, check_policy, check_redaction,
+    check_state_patch,
+};
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 8] = [
+    include_str!("../../../examples/answer.txt"),
+    include_str!("../../../examples/notes.ndjson"),
     include_str!("../../../examples/markets.json"),
     include_str!("../../../examples/order.json"),
     include_str!("../../../examples/policy.toml"),
@@ -74,6 +79,16 @@ proptest! {
     fn policies_of_any_bytes(bytes in any_bytes()) {
         check_policy(&bytes);
     }
+
+    #[test]
+    fn answers_of_any_bytes(bytes in any_bytes()) {
+        check_extractor(&bytes);
+    }
+
+    #[test]
+    fn state_patches_of_any_bytes(bytes in any_bytes()) {
+        check_state_patch(&bytes);
+    }
 }
 
 #[test]
@@ -83,5 +98,7 @@ fn whole_documents_pass_every_check() {
         check_redaction(document.as_bytes());
         check_manifest(document.as_bytes());
         check_policy(document.as_bytes());
+        check_extractor(document.as_bytes());
+        check_state_patch(document.as_bytes());
     }
 }

@@ -21,6 +21,7 @@ use tollgate_contract::{
 use tollgate_policy::{Layers, Request, asks, check_input, check_policy, check_trade};
 
 use crate::{
+    allowance::Taken,
     approval::{Approval, Given},
     budget::Held,
     clock::rfc3339,
@@ -58,6 +59,8 @@ pub(crate) struct Ready {
     pub(crate) input_hash: InputHash,
     pub(crate) verdict: WrittenVerdict,
     pub(crate) held: Held,
+    /// What is set aside of the run's allowance; it goes back unless the call runs.
+    pub(crate) taken: Option<Taken>,
     pub(crate) claim: Option<(Claim, Arc<Turn>)>,
     /// A person's yes, which is used up by the start.
     pub(crate) approval: Option<Given>,
@@ -180,6 +183,7 @@ impl Arrived {
         if self.has_waited {
             self.still_may(approval.as_ref())?;
         }
+        let taken = self.allowed(&tool)?;
         let held = if draws {
             self.hold(&principal, &tool, approval.as_ref()).await?
         } else {
@@ -191,7 +195,7 @@ impl Arrived {
         let verdict = Verdict { hold: held.intent.map(Into::into), ..Verdict::approve(explain) };
         let verdict = WrittenVerdict::from(&verdict);
         let caller = principal.clone();
-        let ready = Ready { caller, tool, input_hash, verdict, held, claim, approval };
+        let ready = Ready { caller, tool, input_hash, verdict, held, taken, claim, approval };
         Ok(Admission::Ready(Box::new(ready)))
     }
 
@@ -211,6 +215,10 @@ impl Arrived {
         let layers = match principal.layers() {
             Some(layers) => Cow::Borrowed(layers),
             None => Cow::Owned(Layers::of_server(self.gate.policies().server.clone())),
+        };
+        let layers = match &self.options.session_policy {
+            Some(policy) => Cow::Owned(layers.into_owned().with_session(policy.clone())),
+            None => layers,
         };
         match &self.options.policy {
             Some(policy) => Cow::Owned(layers.into_owned().with_call(policy.clone())),
@@ -422,6 +430,13 @@ impl Arrived {
         tracing::debug!(call = %self.about.call_id, code = %failure.code(), operator = %failure.operator, "refused");
         self.tell(Event::RunFailed, || json!({"error": failure.error, "verdict": failure.verdict}));
         Box::new(failure)
+    }
+
+    /// Tells whoever hears the pieces of the answer that the call waits, and for what.
+    pub(crate) fn tell_waiting(&self, what: impl FnOnce() -> Value) {
+        if let Some(deltas) = &self.options.deltas {
+            deltas(what());
+        }
     }
 
     /// Tells the observer, if there is one.

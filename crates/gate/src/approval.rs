@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_consent::{Asked, Item, ItemState, What};
 use tollgate_contract::{
     Error, Facts, canonical,
@@ -15,7 +15,7 @@ use tollgate_contract::{
 
 use crate::{
     Principal,
-    admit::Arrived,
+    admit::{Arrived, told_item},
     consent::{account, refused},
     gate::Inner,
     record::bounded,
@@ -126,6 +126,9 @@ impl Arrived {
                     if tokio::time::Instant::now() >= end || self.gate.closing.is_cancelled() {
                         self.explain.ask(layer, facts(item.asked.id));
                         return Ok(Approval::Waits(item));
+                    }
+                    if !self.has_waited {
+                        self.tell_waiting(|| json!({"waits": told_item(&item)}));
                     }
                     self.has_waited = true;
                     let left = item.ends_ms() - self.gate.clock.now_ms();

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use tollgate_contract::{
     CostEffect, Error, Facts, Layer, Reason, ToolName,
     error::{BudgetDenied, Halted, PermissionDenied},
@@ -16,6 +17,7 @@ use tollgate_governor::{Asker, Decision, Expected, Intent, Learned, Observation,
 
 use crate::{
     admit::Arrived,
+    allowance::{Allowance, NotAllowed, Taken},
     approval::Given,
     governing::{Asked, UsageReport},
     keys::Principal,
@@ -57,6 +59,11 @@ impl Usage {
             Some((_, sum)) => *sum = sum.saturating_add(amount),
             None => told.amounts.push((unit.to_owned(), amount)),
         }
+    }
+
+    /// What was used, so far as it was said.
+    pub(crate) fn amounts(&self) -> Vec<(String, u64)> {
+        self.told().amounts.clone()
     }
 
     /// A provider answered with these headers.
@@ -107,6 +114,29 @@ fn denied(tool: &ToolName, decision: &Decision, now: i64) -> Error {
 }
 
 impl Arrived {
+    /// The most that the call can use up, where its tool knows.
+    fn costs(&self, tool: &Tool) -> Vec<(String, u64)> {
+        tool.costs.as_ref().map(|costs| costs(&self.call.input)).unwrap_or_default()
+    }
+
+    /// Sets aside what the call can use up of its run's allowance.
+    pub(crate) fn allowed(&mut self, tool: &Tool) -> Result<Option<Taken>, Error> {
+        let Some(allowance) = &self.options.allowance else { return Ok(None) };
+        let must_say = tool.contract.cost_effect == CostEffect::LlmCost;
+        match Allowance::take(allowance, &self.costs(tool), must_say) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(NotAllowed { unit, why }) => {
+                let pool = format!("run:{unit}");
+                let facts =
+                    Facts::BudgetHold { pools: vec![pool.clone()], hold: None, wait_ms: None };
+                self.explain.refuse(None, facts);
+                let name = tool.contract.name.clone();
+                let why = Some(Clean::already(why));
+                Err(BudgetDenied::new(name, Reason::HardLimitReached, Some(pool), None, why).into())
+            }
+        }
+    }
+
     fn intent(&self, tool: &Tool, patience: Duration) -> Intent {
         let name = self.about.agent.clone().unwrap_or_else(|| tollgate_governor::LOCAL.to_owned());
         Intent {
@@ -115,7 +145,7 @@ impl Arrived {
             workload_id: tool.contract.name.to_string(),
             scope_id: self.call.scope.clone().unwrap_or_else(|| SOMEWHERE.to_owned()),
             urgency: self.call.urgency,
-            expected: Expected::UNKNOWN,
+            expected: Expected::amounts(&self.costs(tool)),
             duration_ms: i64::try_from(self.timeout(tool).as_millis()).ok(),
             can_switch: false,
             renew: None,
@@ -176,6 +206,7 @@ impl Arrived {
         let held = Held { intent: Some(decision.intent), asker: Some(asker), ..Held::default() };
         let wait = u64::try_from(decision.wait_ms).unwrap_or_default();
         if wait > 0 {
+            self.tell_waiting(|| json!({"waitsForRoom": {"ms": wait}}));
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
                 () = self.cancelled.cancelled() => {

@@ -45,3 +45,7 @@ impl RunEvent {
 
 /// Hears the events of a run.
 pub type Observer = Arc<dyn Fn(RunEvent) + Send + Sync>;
+
+/// Hears the pieces of an answer, as the tool gives them: raw, and not part of the record. Also what a call waits for:
+/// `waits` with an approval, `waitsForRoom` with milliseconds.
+pub type Deltas = Arc<dyn Fn(Value) + Send + Sync>;

@@ -26,9 +26,10 @@ use tollgate_policy::{Policy, PolicySet};
 use crate::{
     Metrics,
     admit::Arrived,
+    allowance::Allowance,
     clock::{self, Clock, SystemClock},
     consent::{ConsentSettings, Consents},
-    event::Observer,
+    event::{Deltas, Observer},
     governing::Governing,
     idempotency,
     keys::{KeyRecord, KeyRing, Principal},
@@ -113,6 +114,8 @@ impl Parts {
 /// What a door may add to a call.
 #[derive(Default, Clone)]
 pub struct CallOptions {
+    /// The policy of the session that the call belongs to. It can only narrow.
+    pub session_policy: Option<Policy>,
     /// The call's own policy. It can only narrow.
     pub policy: Option<Policy>,
     /// How long the call may run, if less than the gate's own limit.
@@ -125,6 +128,12 @@ pub struct CallOptions {
     pub run: Option<RunId>,
     /// Who hears the events of the run.
     pub observer: Option<Observer>,
+    /// Who hears the pieces of an answer that a tool gives bit by bit.
+    pub deltas: Option<Deltas>,
+    /// Stops the call, and what came of it is answered all the same. Whoever only goes away hears nothing of it.
+    pub cancel: Option<CancellationToken>,
+    /// What the run that the call belongs to may take in all.
+    pub allowance: Option<Arc<Allowance>>,
 }
 
 /// How the gate is.
@@ -243,15 +252,35 @@ impl Gate {
         };
         let cancelled = self.inner.stop.child_token();
         let gives_up = cancelled.clone().drop_guard();
+        let (cancel, stop) = (options.cancel.clone(), cancelled.clone());
         let arrived =
             Arrived::new(Arc::clone(&self.inner), call, options, (call_id, run_id), cancelled);
-        let task = self.inner.tasks.spawn(arrived.go());
-        let ended = task.await;
+        let mut task = self.inner.tasks.spawn(arrived.go());
+        let ended = match cancel {
+            None => task.await,
+            Some(cancel) => tokio::select! {
+                ended = &mut task => ended,
+                () = cancel.cancelled() => {
+                    stop.cancel();
+                    task.await
+                }
+            },
+        };
         gives_up.disarm();
         ended.unwrap_or_else(|_| {
             let error = Internal::new("the task of a call ended early").into();
             Err(CallFailure::new(run_id, call_id, &error).into())
         })
+    }
+
+    /// A name for a new run.
+    pub fn new_run(&self) -> Result<RunId, Error> {
+        clock::call_ids(self.inner.clock.now_ms()).map(|(_, run)| run)
+    }
+
+    /// Makes a session the caller's, unless it is another's.
+    pub async fn open_session(&self, by: &Principal, session: &str) -> Result<(), Error> {
+        self.inner.session(by, session).await
     }
 
     /// What can be called.

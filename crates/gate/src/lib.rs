@@ -6,6 +6,7 @@
 //! theirs into a [`Registry`].
 
 mod admit;
+mod allowance;
 mod approval;
 mod budget;
 mod clock;
@@ -31,10 +32,11 @@ mod webhooks;
 mod what_if;
 
 pub use admit::check_call;
+pub use allowance::{Allowance, Left};
 pub use budget::observations;
 pub use clock::{Clock, ManualClock, SystemClock, rfc3339};
 pub use consent::{ConsentSettings, check_kept};
-pub use event::{Observer, RunEvent};
+pub use event::{Deltas, Observer, RunEvent};
 pub use gate::{CallOptions, Gate, Health, Parts, Settings};
 pub use governing::{
     Asked, Governing, HaltTarget, PoolForecast, PoolReading, UsageReport, written,

@@ -20,8 +20,8 @@ use tollgate_contract::{
 };
 
 use crate::{
-    admit::missing_capability, budget::Usage, clock::Clock, consent::account, gate::Inner,
-    keys::Principal,
+    admit::missing_capability, budget::Usage, clock::Clock, consent::account, event::Deltas,
+    gate::Inner, keys::Principal,
 };
 
 /// The work of an executor.
@@ -87,6 +87,7 @@ pub struct Context {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) usage: Arc<Usage>,
+    pub(crate) deltas: Option<Deltas>,
     pub(crate) gate: Arc<Inner>,
 }
 
@@ -147,6 +148,13 @@ impl Context {
         self.usage.used(unit, amount);
     }
 
+    /// Passes on a piece of an answer that comes bit by bit, to whoever listens. The output holds all of it again.
+    pub fn emit(&self, piece: Value) {
+        if let Some(deltas) = &self.deltas {
+            deltas(piece);
+        }
+    }
+
     /// Hands over the headers that a provider answered with, for what they say of its limits.
     pub fn heard<'a>(&self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
         self.usage.heard(headers, self.clock.now_ms());
@@ -188,7 +196,12 @@ pub(crate) struct Tool {
     pub(crate) needs: Option<Needs>,
     /// How long a call with this input may take, where that is longer than usual.
     pub(crate) takes: Option<Takes>,
+    /// The most that a call with this input can use up, by unit.
+    pub(crate) costs: Option<Costs>,
 }
+
+/// Reads from an input the most that a call can use up, by unit.
+pub(crate) type Costs = Arc<dyn Fn(&Value) -> Vec<(String, u64)> + Send + Sync>;
 
 /// Reads from an input how long a call may take.
 pub(crate) type Takes = Arc<dyn Fn(&Value) -> Option<Duration> + Send + Sync>;
@@ -209,6 +222,7 @@ pub struct Packs {
     executors: HashMap<ToolName, Arc<dyn Executor>>,
     needs: HashMap<ToolName, Needs>,
     takes: HashMap<ToolName, Takes>,
+    costs: HashMap<ToolName, Costs>,
 }
 
 impl Packs {
@@ -268,6 +282,17 @@ impl Packs {
         self
     }
 
+    /// Says the most that a call of a tool can use up, in units of pools (`tokens`, `usd_micros`). So much is held
+    /// before it runs.
+    pub fn costing(
+        mut self,
+        tool: ToolName,
+        costs: impl Fn(&Value) -> Vec<(String, u64)> + Send + Sync + 'static,
+    ) -> Self {
+        self.costs.insert(tool, Arc::new(costs));
+        self
+    }
+
     /// Adds an entry that is listed and never called.
     pub fn list(mut self, declared: ToolDeclaration) -> Self {
         self.declarations.push(declared);
@@ -277,7 +302,8 @@ impl Packs {
     /// Checks all of it together.
     pub fn build(self) -> Result<Registry, Violations> {
         let manifest = Arc::new(Manifest::from_declarations(self.declarations)?);
-        let (mut executors, mut needs, mut takes) = (self.executors, self.needs, self.takes);
+        let (mut executors, mut needs) = (self.executors, self.needs);
+        let (mut takes, mut costs) = (self.takes, self.costs);
         let mut tools = HashMap::new();
         for contract in manifest.entries() {
             let schema = contract.input_schema.as_ref().map(Schema::compile).transpose();
@@ -291,9 +317,16 @@ impl Packs {
             })?;
             let executor = executors.remove(&contract.name);
             let (needs, takes) = (needs.remove(&contract.name), takes.remove(&contract.name));
+            let costs = costs.remove(&contract.name);
             let contract = Arc::new(contract.clone());
-            let tool =
-                Tool { contract: Arc::clone(&contract), input_schema, executor, needs, takes };
+            let tool = Tool {
+                contract: Arc::clone(&contract),
+                input_schema,
+                executor,
+                needs,
+                takes,
+                costs,
+            };
             tools.insert(contract.name.clone(), Arc::new(tool));
         }
         Ok(Registry { manifest, tools })

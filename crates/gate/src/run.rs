@@ -121,6 +121,7 @@ impl Arrived {
             manifest: self.gate.registry.manifest().clone(),
             clock: self.gate.clock.clone(),
             usage: Arc::clone(&ready.held.usage),
+            deltas: self.options.deltas.clone(),
             gate: Arc::clone(&self.gate),
         };
         let cancelled = context.cancelled.clone();

@@ -125,6 +125,11 @@ impl Inner {
 }
 
 impl Gate {
+    /// The key that a session belongs to; none if nobody has used it.
+    pub fn session_owner(&self, session: &str) -> Option<KeyId> {
+        self.inner.owner_of(session)
+    }
+
     /// Does a session belong to this key?
     pub fn is_session_of(&self, session: &str, key: KeyId) -> bool {
         self.inner.owner_of(session) == Some(key)

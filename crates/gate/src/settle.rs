@@ -42,6 +42,9 @@ impl Arrived {
     /// Records the end and answers the caller.
     pub(crate) async fn settle(&self, ran: Ran) -> Result<ToolCallResult, Box<CallFailure>> {
         let now = self.gate.clock.now_ms();
+        if let Some(taken) = &ran.ready.taken {
+            taken.settle(&ran.ready.held.usage.amounts());
+        }
         self.spent(&ran.ready.held).await;
         let recorded = match self.closing(&ran, now) {
             Ok(batch) => self.record(&ran, batch).await,

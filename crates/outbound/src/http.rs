@@ -31,8 +31,9 @@ pub fn plain_client() -> Result<ClientBuilder, String> {
     Ok(reqwest::Client::builder().tls_backend_preconfigured(tls(false)?))
 }
 
-/// What a client is built from. `https` says whether certificates will be needed.
-pub(crate) fn builder(https: bool, timeout: Duration) -> Result<ClientBuilder, String> {
+/// What a client is built from. `https` says whether certificates will be needed. Where it connects to is not looked
+/// at: this is for addresses that the operator chose.
+pub fn builder(https: bool, timeout: Duration) -> Result<ClientBuilder, String> {
     Ok(reqwest::Client::builder()
         .tls_backend_preconfigured(tls(https)?)
         .user_agent(USER_AGENT)

@@ -22,7 +22,7 @@ mod webhook;
 pub use address::{Special, special};
 pub use backoff::Backoff;
 pub use guard::{AddressGuard, Checked, Refused, resolve};
-pub use http::{pinned_client, plain_client, problem};
+pub use http::{builder as client_builder, pinned_client, plain_client, problem};
 pub use poll::{Clock, Pace, PollFailed, PollResult, Poller};
 pub use signature::signature;
 pub use source::{BadSource, GithubPoll, JsonPoll, PollSource, ResetIs};

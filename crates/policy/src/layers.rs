@@ -81,6 +81,12 @@ impl Layers {
         })
     }
 
+    /// Do the ceilings of every layer let its effects through?
+    pub fn reaches(&self, tool: &ContractTool) -> bool {
+        self.side_effect_ceilings().iter().all(|ceiling| tool.side_effect <= ceiling.max)
+            && self.cost_effect_ceilings().iter().all(|ceiling| tool.cost_effect <= ceiling.max)
+    }
+
     /// Is `tool` offered in tool lists: by default, or because a layer enables it by name?
     pub fn offers(&self, tool: &ContractTool) -> bool {
         tool.agent.default_enabled || self.iter().any(|(_, policy)| policy.enables_by_name(tool))

@@ -223,6 +223,7 @@ problems! {
         match (&e.why, e.reason) {
             (Some(why), Reason::PolicyViolation) => format!("{what} is not approved{pool}: {why}"),
             (Some(why), Reason::DeferUntilReset | Reason::RiskTooHigh) => format!("{what} is not approved now{pool}: {why}{retry}"),
+            (Some(why), Reason::HardLimitReached) if e.pool.as_ref().is_some_and(|pool| pool.starts_with("run:")) => format!("there is no room for {what}: {why}"),
             _ => format!("there is no room for {what}{pool}: {}{retry}", e.reason),
         }
     };

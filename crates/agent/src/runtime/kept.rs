@@ -1,0 +1,163 @@
+//! What is said in a turn, twice: as it is, for the model and the person; and as it is kept, without secrets.
+//!
+//! Everything that decides how a turn goes on is taken from the kept form, so that a replay, which has nothing else,
+//! goes the same way.
+
+use serde_json::{Value, json};
+use tollgate_contract::redact::{redact, redact_text};
+use tollgate_protocol::{
+    Bounds, ChatMessage, Extracted, Extractor, History, Role, ToolResult, bounded,
+};
+
+/// The most bytes of a tool's output that a model is shown, and that is kept.
+const LARGEST_OUTPUT: usize = 32 * 1024;
+
+/// A call that a model server set apart.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Native {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+impl Native {
+    fn redacted(&self) -> Self {
+        let arguments = match tollgate_contract::json::parse(self.arguments.as_bytes()) {
+            Ok(mut value) => {
+                redact(&mut value);
+                value.to_string()
+            }
+            Err(_) => redact_text(&self.arguments).into_owned(),
+        };
+        let clean = |text: &str| redact_text(text).into_owned();
+        Self { id: clean(&self.id), name: clean(&self.name), arguments }
+    }
+}
+
+/// A message of this turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) raw: ChatMessage,
+    pub(crate) kept: ChatMessage,
+    calls: Vec<Native>,
+    kept_calls: Vec<Native>,
+    /// The native call that it answers.
+    answers: Option<(String, String)>,
+}
+
+impl Said {
+    /// What a person said.
+    pub(crate) fn by_user(text: &str) -> Self {
+        let kept = ChatMessage::new(Role::User, redact_text(text));
+        Self::both(ChatMessage::new(Role::User, text), kept)
+    }
+
+    /// What was kept of an earlier turn.
+    pub(crate) fn before(message: &ChatMessage) -> Self {
+        Self::both(message.clone(), message.clone())
+    }
+
+    fn both(raw: ChatMessage, kept: ChatMessage) -> Self {
+        Self { raw, kept, calls: Vec::new(), kept_calls: Vec::new(), answers: None }
+    }
+
+    /// What the model said. It is shown its own words again, but not without end.
+    pub(crate) fn by_model(answer: &Answer) -> Self {
+        let message = |text: String| {
+            ChatMessage::new(Role::Assistant, bounded(&text, Bounds::default().message_bytes))
+        };
+        let (raw, kept) = (message(answer.raw.spoken()), message(answer.kept.spoken()));
+        Self {
+            calls: answer.calls.clone(),
+            kept_calls: answer.kept_calls.clone(),
+            ..Self::both(raw, kept)
+        }
+    }
+
+    /// What a tool gave. `native` is the server's id of the call, where it set the call apart itself.
+    pub(crate) fn by_tool(raw: &ToolResult, kept: &ToolResult, is_native: bool) -> Self {
+        let answers = is_native.then(|| (raw.id.clone(), kept.id.clone()));
+        let text = redact_text(&kept.content()).into_owned();
+        let raw = ChatMessage::new(Role::Tool, raw.content());
+        Self { answers, ..Self::both(raw, ChatMessage::new(Role::Tool, text)) }
+    }
+
+    /// The message as a model's server gets it; `cut` leaves only the fact of a result.
+    fn wire(&self, is_kept: bool, cut: bool) -> Value {
+        let message = if is_kept { &self.kept } else { &self.raw };
+        let content = if cut { History::cut_text() } else { &message.content };
+        let mut wire = json!({"role": message.role, "content": content});
+        let calls = if is_kept { &self.kept_calls } else { &self.calls };
+        if let Some(members) = wire.as_object_mut() {
+            if !calls.is_empty() {
+                members.insert("tool_calls".to_owned(), json!(calls));
+            }
+            if let Some((raw, kept)) = &self.answers {
+                let id = if is_kept { kept } else { raw };
+                members.insert("tool_call_id".to_owned(), id.as_str().into());
+            }
+        }
+        wire
+    }
+}
+
+/// What a model answered.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Answer {
+    pub(crate) raw: Extracted,
+    pub(crate) kept: Extracted,
+    pub(crate) calls: Vec<Native>,
+    pub(crate) kept_calls: Vec<Native>,
+}
+
+impl Answer {
+    /// Takes an answer apart.
+    pub(crate) fn read(content: &str, calls: Vec<Native>) -> Self {
+        let mut extractor = Extractor::default();
+        extractor.feed(content);
+        let (_, raw) = extractor.finish();
+        let kept = raw.redacted();
+        let kept_calls = calls.iter().map(Native::redacted).collect();
+        Self { raw, kept, calls, kept_calls }
+    }
+}
+
+/// The messages of a request, in both forms: the first `history` of them are from earlier turns.
+pub(crate) fn wires(
+    system: &str,
+    history: &[Said],
+    turn: &[Said],
+    fit: History,
+) -> (Vec<Value>, Vec<Value>) {
+    let of = |is_kept: bool| {
+        let mut results = 0;
+        let mut all = vec![json!({"role": Role::System, "content": system})];
+        all.extend(history.iter().skip(fit.skipped).map(|said| said.wire(is_kept, false)));
+        for said in turn {
+            let is_result = said.kept.role == Role::Tool;
+            results += usize::from(is_result);
+            all.push(said.wire(is_kept, is_result && results <= fit.cut));
+        }
+        all
+    };
+    (of(false), of(true))
+}
+
+/// A tool's output, as much of it as a model is shown.
+pub(crate) fn shown(output: Value) -> Value {
+    let text = output.to_string();
+    if text.len() <= LARGEST_OUTPUT {
+        return output;
+    }
+    json!({"cut_short": bounded(&text, LARGEST_OUTPUT), "bytes": text.len()})
+}
+
+/// A tool's output without secrets, as much of it as is kept.
+pub(crate) fn kept_output(output: &Value) -> Value {
+    let mut output = output.clone();
+    redact(&mut output);
+    let mut output = shown(output);
+    // Cutting may have left the beginning of something.
+    redact(&mut output);
+    output
+}

@@ -1,0 +1,10 @@
+//! The model loop against a real gate, a real ledger, and a model server that follows a script.
+
+#![cfg(test)]
+
+mod crash;
+mod hostile;
+mod replay;
+mod soak;
+mod stage;
+mod turns;

@@ -1,0 +1,127 @@
+//! Recorded turns, run again offline.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tollgate_agent::runtime::{
+    AgentEvent, RunReceipt, SessionSettings, TurnRequest, kinds, replay_turn,
+};
+
+use tollgate_contract::id::ApprovalId;
+
+use crate::stage::{Play, Setting, call, calls, name, notes};
+
+const SECRET: &str = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH";
+
+/// Answers with everything that there is: tools, notes, odd blocks, secrets, reasoning, failures.
+fn script() -> Value {
+    let odd = "Odd.<<<TOOL_CALLS_JSON>>>[{\"id\": broken<<<END_TOOL_CALLS_JSON>>>";
+    let secret = json!([
+        {"id": SECRET, "tool": "text.give", "args": {"text": format!("token {SECRET}"), "password": "x"}},
+        {"id": "t2", "tool": "text.give", "args": {"text": format!("password={SECRET}")}},
+    ]);
+    let reply = |text: String| json!({"content": text, "chunk": 11});
+    json!({"loop": true, "replies": [
+        reply(format!("<think>I think {SECRET}</think>Step.{}", call("text.give", "plain"))),
+        reply(format!("{}{}", calls(&secret), notes(&json!({
+            "add_decisions": [format!("use {SECRET}"), "second"], "api_key": SECRET,
+            "add_open_loops": ["loop"], "actions": ["request_permission:net:example.com"],
+        })))),
+        reply(format!("Mark it.{}", call("note.append", &format!("{SECRET} {{{{n}}}}")))),
+        reply(format!("Done with {SECRET}. [mem:mem_unknown]")),
+        {"status": 503, "body": "busy", "headers": {"retry-after": "0"}},
+        reply(odd.to_owned()),
+        reply(format!("Short.{}", notes(&json!({"close_open_loops": ["loop"], "add_memory_tags": ["tag"]})))),
+        {"content": "cut in the middle of it", "chunk": 5, "drop_after": 2},
+        reply(format!("Fine.{}", notes(&json!({"actions": ["condense_now", "nonsense"]})))),
+        reply(format!("{}{}", call("text.fail", &format!("Bearer {SECRET}")), notes(&json!([1])))),
+        reply("End.".to_owned()),
+    ]})
+}
+
+#[tokio::test]
+async fn fifty_turns_with_tools_redactions_and_waits_replay_to_identical_checkpoints() {
+    let mut setting = Setting::new(script());
+    setting.settings = SessionSettings {
+        policy: Some(serde_json::from_value(json!({"ask": [{"tool": "note.append"}]})).unwrap()),
+        ..SessionSettings::default()
+    };
+    // Small, so that history is folded and files are changed on the way.
+    setting.config.keep_messages = Some(12);
+    setting.config.trace_file_bytes = Some(128 * 1024);
+    let play = Play::with(setting).await;
+    // A person who says yes and no in turn, as soon as something waits.
+    let (gate, admin) = (play.stage.gate.clone(), play.stage.admin.clone());
+    let (waits, mut waiting) = tokio::sync::mpsc::unbounded_channel();
+    let person = tokio::spawn(async move {
+        let mut answered = 0u32;
+        while let Some(id) = waiting.recv().await {
+            gate.answer(&admin, id, answered % 2 == 0, None, None).await.unwrap();
+            answered += 1;
+        }
+        answered
+    });
+    for turn in 1..=50 {
+        let tell = waits.clone();
+        let listener = Arc::new(move |event: AgentEvent| {
+            if let AgentEvent::Step(step) = event
+                && step.kind == kinds::TOOL_WAIT
+                && let Some(id) = step.data.pointer("/approval/id").and_then(Value::as_str)
+            {
+                tell.send(ApprovalId::parse(id).unwrap()).unwrap();
+            }
+        });
+        let request =
+            TurnRequest::new(format!("turn {turn}, my password is hunter{turn}, {SECRET}"));
+        let report = play.stage.runtime.run(&play.stage.by, &name(), request, listener).await;
+        assert_eq!(report.unwrap().turn, turn);
+    }
+    drop(waits);
+    assert!(person.await.unwrap() >= 4);
+    let folder = play.stage.session();
+    let mut compared = 0;
+    for last in folder.events().unwrap().iter().filter_map(|(_, events)| {
+        events.iter().rfind(|e| e.kind == kinds::TURN_START)?.data["turn"].as_u64()
+    }) {
+        for turn in replay_turn(&folder, last).await.unwrap() {
+            assert!(turn.divergence.is_none(), "turn {}: {}", turn.turn, turn.divergence.unwrap());
+            assert_eq!(turn.checkpoint_sha256, turn.recorded_sha256, "turn {}", turn.turn);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 50);
+    assert!(folder.traces().numbers().unwrap().len() > 1);
+    let last = replay_turn(&folder, 50).await.unwrap().pop().unwrap();
+    assert_eq!(last.checkpoint.written(), play.stage.checkpoint().written());
+    let receipt = RunReceipt::of(&folder).unwrap();
+    assert_eq!(receipt.turns, 50);
+    assert!(receipt.tools["note.append"].0 >= 4 && receipt.tools["note.append"].1 >= 2);
+}
+
+#[tokio::test]
+async fn a_trace_that_was_changed_is_told() {
+    let play =
+        Play::new(json!({"replies": [{"content": call("text.give", "x")}, {"content": "Done."}]}))
+            .await;
+    play.say("go").await;
+    let folder = play.stage.session();
+    assert!(replay_turn(&folder, 1).await.unwrap()[0].is_same());
+    let file = folder.traces().folder().join("000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (from, to) in [
+        ("{\"text\":\"x\"},\"error\":null", "{\"text\":\"y\"},\"error\":null"),
+        ("{\"text\":\"Done.\"}", "{\"text\":\"Gone.\"}"),
+        ("\"input\":\"go\"", "\"input\":\"no\""),
+    ] {
+        assert!(text.contains(from), "{from}");
+        std::fs::write(&file, text.replace(from, to)).unwrap();
+        let turn = replay_turn(&folder, 1).await.unwrap().pop().unwrap();
+        assert!(!turn.is_same(), "{to}");
+    }
+    std::fs::write(&file, text.replace("\"kind\":\"tool_done\"", "\"kind\":\"tool_gone\""))
+        .unwrap();
+    let turn = replay_turn(&folder, 1).await.unwrap().pop().unwrap();
+    let came = turn.divergence.unwrap().came.unwrap();
+    assert!(came.data.to_string().contains("REPLAY_MISS"), "{came:?}");
+    assert!(replay_turn(&folder, 9).await.unwrap_err().contains("no turn 9"));
+}

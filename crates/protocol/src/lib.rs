@@ -1,0 +1,35 @@
+//! What a model and the runtime of an agent say to each other, and what the runtime keeps of it.
+//!
+//! Here are the [`State`] and the [`Checkpoint`] that a session lives in, the extractor that finds NOTES and
+//! TOOL_CALLS blocks in what a model streams ([`Extractor`]), the rules by which they are read ([`NotesPatch`],
+//! [`Plan`]) and applied, and the prompt that a model is given ([`Prompt`]). Everything here is pure: text goes in,
+//! values come out, and whatever a model writes, parsing ends in a value and a list of warnings. Models, tools,
+//! files and time are elsewhere.
+
+mod actions;
+mod calls;
+mod checkpoint;
+mod condense;
+mod extract;
+mod markers;
+mod message;
+mod name;
+mod notes;
+mod prompt;
+mod segment;
+mod state;
+mod text;
+
+pub use actions::Action;
+pub use calls::{MOST_CALLS, Plan, Planned, Rejected, ToolResult};
+pub use checkpoint::{Checkpoint, CheckpointError, SCHEMA_VERSION};
+pub use condense::{Bounds, Folded, fold};
+pub use extract::{Extracted, Extractor, Piece, WarningKind};
+pub use markers::BlockKind;
+pub use message::{ChatMessage, Role};
+pub use name::{NameError, SessionName};
+pub use notes::{Applied, NotesPatch};
+pub use prompt::{History, Prompt, PromptError, Section, ToolText};
+pub use segment::{Segment, rebuild};
+pub use state::{Limits, State};
+pub use text::{bounded, one_line};

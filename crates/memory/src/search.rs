@@ -75,7 +75,7 @@ pub(crate) fn search(
     let ByWords { ranked, weights } =
         words::find(connection, query.text, &tags, scope, &extent, depth)?;
     let meaning = match query.vector {
-        Some(vector) => near::find(connection, planes, vector, &tags, scope, depth)?,
+        Some(vector) => near::find(connection, planes, vector, &tags, (scope, &extent), depth)?,
         None => Vec::new(),
     };
     let mut found = Vec::with_capacity(limit);

@@ -3,8 +3,9 @@
 //! The score is BM25 (k1 = 1.2, b = 0.75) over the session's own records: how rare a word is and how long a record is
 //! on average are the session's, so that nothing that others store changes it. A word counts as often as it is in the
 //! record, in three steps (once; two or three times, as twice; more often, as four times). The sum is divided
-//! by the most that any record could reach with the words that were asked for, those that no record has included. So
-//! it lies between 0 and 1 and says how much of the question a record covers.
+//! by the most that any record could reach with the words that were asked for, those that no record has included
+//! (of more than 32 words: with the 32 rarest that some record has). So it lies between 0 and 1 and says how much of the
+//! question a record covers.
 //!
 //! How much is read is bounded, whatever is asked. A word that is in very many of the records tells little and costs
 //! much: it is passed over while there is another one. If there is none, its newest records are looked at.

@@ -13,7 +13,9 @@ use tollgate_contract::{
     id::{KeyId, MemoryId, RunId},
     redact::redact_text,
 };
-use tollgate_gate::{Allowance, CallOptions, Gate, Health, Principal, ToolCallResult, Unfinished};
+use tollgate_gate::{
+    Allowance, CallOptions, Clock, Gate, Health, Principal, ToolCallResult, Unfinished,
+};
 use tollgate_memory::{Memory, NewRecord, Query};
 use tollgate_models::Failure;
 use tollgate_policy::Policy;
@@ -139,13 +141,15 @@ struct Incoming {
     /// What the model's client says of a failure.
     failure: Option<Failure>,
     is_shown: bool,
+    clock: Arc<dyn Clock>,
     listener: Listener,
 }
 
 impl Incoming {
     fn take(&mut self, piece: &Value) {
         if let Some(waits) = waits(piece) {
-            (self.listener)(AgentEvent::step_now(kinds::TOOL_WAIT, waits));
+            let now = self.clock.now_ms();
+            (self.listener)(AgentEvent::step(now, kinds::TOOL_WAIT, waits));
             return;
         }
         if let Some(failure) = piece.get("failure") {
@@ -223,6 +227,7 @@ impl World for LiveWorld {
             first_ms: None,
             failure: None,
             is_shown: ask.is_shown,
+            clock: Arc::clone(self.gate.clock()),
             listener: Arc::clone(&self.listener),
         }));
         let heard = Arc::clone(&incoming);
@@ -286,10 +291,10 @@ impl World for LiveWorld {
         let call_key = self.needs_key(&ask.tool).then_some(ask.call_key);
         let call = self.call_of(&ask.tool, Value::Object(ask.args), call_key);
         let wait = self.approval_wait.unwrap_or(Duration::MAX).min(self.time_left());
-        let listener = Arc::clone(&self.listener);
+        let (listener, clock) = (Arc::clone(&self.listener), Arc::clone(self.gate.clock()));
         let hear = move |piece: Value| {
             if let Some(waits) = waits(&piece) {
-                listener(AgentEvent::step_now(kinds::TOOL_WAIT, waits));
+                listener(AgentEvent::step(clock.now_ms(), kinds::TOOL_WAIT, waits));
             }
         };
         let ended = self.through_gate(call, wait, Arc::new(hear)).await;

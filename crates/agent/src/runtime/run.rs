@@ -58,9 +58,9 @@ pub enum AgentEvent {
 }
 
 impl AgentEvent {
-    /// A step that no trace has: when it happened is of no consequence.
-    pub(crate) fn step_now(kind: &str, data: Value) -> Self {
-        Self::Step(Event::new(0, kind, data))
+    /// A step that no trace has.
+    pub(crate) fn step(now_ms: i64, kind: &str, data: Value) -> Self {
+        Self::Step(Event::new(now_ms, kind, data))
     }
 }
 

@@ -148,10 +148,11 @@ impl Memory {
     /// 1,000).
     pub fn without_vector(
         &self,
+        session: Option<&str>,
         model: &str,
         limit: usize,
     ) -> Result<Vec<(MemoryId, String)>, MemoryError> {
-        self.read(|connection| without_vector(connection, model, limit.min(MOST_FOUND)))
+        self.read(|connection| without_vector(connection, session, model, limit.min(MOST_FOUND)))
     }
 
     /// Stores what a model made of records, all or none, in place of what it made of them before, and gives how many.
@@ -233,6 +234,7 @@ fn count_all(connection: &Connection) -> Result<u64, Failure> {
 
 fn without_vector(
     connection: &Connection,
+    session: Option<&str>,
     model: &str,
     limit: usize,
 ) -> Result<Vec<(MemoryId, String)>, Failure> {
@@ -243,10 +245,11 @@ fn without_vector(
     let missing = usize::try_from(records.saturating_sub(known)).unwrap_or(usize::MAX);
     let sql = "SELECT id, text FROM records r
         WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.place = r.place AND v.model = ?1)
+        AND (?3 IS NULL OR r.session = (SELECT number FROM sessions WHERE name = ?3))
         ORDER BY place DESC LIMIT ?2";
     let mut query = connection.prepare_cached(sql)?;
     let number = model.map_or(0, |model| model.number);
-    let mut rows = query.query(params![number, limit.min(missing)])?;
+    let mut rows = query.query(params![number, limit.min(missing), session])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let id = read_id(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?;

@@ -68,6 +68,12 @@ impl Plan {
     /// Adds a call that a model server set apart by itself. Its arguments are JSON text, as the model wrote it.
     pub fn add_native(&mut self, id: &str, tool: &str, arguments: &str) {
         if self.items.len() >= MOST_CALLS {
+            if self.items.len() == MOST_CALLS {
+                let problem = format!(
+                    "an answer has at most {MOST_CALLS} calls; the others were left out, ask for them in the next one"
+                );
+                self.reject(String::new(), String::new(), problem);
+            }
             return;
         }
         let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };

@@ -1,7 +1,7 @@
 //! Models that answer with anything, and servers that do not answer at all. A turn ends, in order, whatever comes.
 
 use serde_json::{Value, json};
-use tollgate_agent::runtime::{TurnRequest, kinds, replay_turn};
+use tollgate_agent::runtime::{Budget, BudgetDefaults, TurnRequest, kinds, replay_turn};
 use tollgate_protocol::Role;
 
 use crate::stage::{Play, Setting, call, calls, notes, says};
@@ -17,6 +17,12 @@ async fn survives_within(
     seconds: u64,
 ) -> (Play, tollgate_agent::runtime::TurnReport) {
     let mut setting = Setting::new(script);
+    setting.config.default_budget = BudgetDefaults::On(Budget {
+        rounds: Some(16),
+        tokens: Some(5_000_000),
+        seconds: Some(600),
+        ..Budget::default()
+    });
     setting.model = Box::new(move |model| {
         model.idle_timeout_seconds = seconds;
         model.first_timeout_seconds = Some(seconds);
@@ -149,7 +155,7 @@ async fn thousands_of_calls_and_huge_answers_are_cut() {
         .map(|n| json!({"id": n.to_string(), "tool": "text.give", "args": {"text": "x"}}))
         .collect();
     let (play, report) = survives(says(&[&calls(&Value::Array(many)), "Done."])).await;
-    assert!(report.ok);
+    assert!(report.ok, "{report:?}");
     assert_eq!(report.totals.tool_calls, 32);
     assert!(told(&play)[0].contains("at most 32 calls"));
 

@@ -164,7 +164,7 @@ async fn thousands_of_calls_and_huge_answers_are_cut() {
     assert!(report.text.len() <= huge.len());
     assert!(play.stage.checkpoint().recent_messages[1].content.len() < 20_000);
 
-    let native: Vec<Value> = (0..300)
+    let native: Vec<Value> = (0..100)
         .map(|n| json!({"id": format!("n{n}"), "name": "note.append", "arguments": {"text": "x"}}))
         .collect();
     let script = json!({"replies": [{"content": "", "tool_calls": native}, {"content": "End."}]});

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tollgate_contract::Quoted;
 use tollgate_ledger::is_taken;
@@ -91,12 +92,15 @@ impl LocalGate {
                     Err(failure) => return drop(ready.send(Err(failure))),
                 };
                 let _ = ready.send(Ok(()));
-                let mut is_asked = false;
+                let mut stopping = None;
                 let next = async || {
-                    if std::mem::replace(&mut is_asked, true) {
-                        std::future::pending::<()>().await;
+                    match &mut stopping {
+                        None => stops.cancelled().await,
+                        // Whoever interrupts the command once more does not wait for the gate to save what it has.
+                        Some(Ok(interrupt)) => drop(Signal::recv(interrupt).await),
+                        Some(Err(_)) => std::future::pending().await,
                     }
-                    stops.cancelled().await;
+                    stopping.get_or_insert_with(|| signal(SignalKind::interrupt()));
                     Asked::Stop
                 };
                 daemon.run(next).await;

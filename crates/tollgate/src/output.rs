@@ -103,6 +103,11 @@ pub(crate) fn note(line: &str) {
     write_err(&format!("{line}\n"));
 }
 
+/// Asks for something that is typed behind it.
+pub(crate) fn prompt(text: &str) {
+    write_err(text);
+}
+
 /// Writes to the standard error. If that fails there is nobody left to tell.
 fn write_err(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());

@@ -7,6 +7,7 @@ mod common;
 use std::fmt::Write;
 
 use common::{
+    agents::Fake,
     daemon::{Daemon, finish},
     root, run, run_with,
 };
@@ -224,17 +225,30 @@ fn describe_is_made_from_the_parser() {
     let data = run(&["describe", "--all", "--json"]).json()["data"].clone();
     let names: Vec<&str> =
         data["commands"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    let expected: [&[&str]; 6] = [
+    let expected: [&[&str]; 7] = [
         &["serve", "init", "key create", "key list", "key rotate", "key revoke"],
         &["key token", "ask", "pools", "forecast", "what-if", "simulate"],
         &["identities", "identities register", "identities delete", "halt", "resume"],
         &["approve", "grant", "revoke", "request", "capabilities", "call"],
-        &["agent", "replay", "trace receipt", "trace diff", "ledger verify", "ledger head"],
+        &[
+            "agent",
+            "agent run",
+            "agent repl",
+            "agent sessions",
+            "agent show",
+            "agent cancel",
+            "agent replay",
+            "agent autopsy",
+            "agent receipt",
+            "memory search",
+            "fake-model",
+        ],
+        &["replay", "trace receipt", "trace diff", "ledger verify", "ledger head"],
         &["ledger tail", "ledger export", "doctor", "completions", "tools", "explain"],
     ];
     let last = ["describe", "policy check", "hash", "redact"];
     assert_eq!(names, [&expected.concat()[..], &last].concat());
-    assert_eq!(data["exitCodes"].as_array().unwrap().len(), 8);
+    assert_eq!(data["exitCodes"].as_array().unwrap().len(), 9);
     for command in data["commands"].as_array().unwrap() {
         let name = command["name"].as_str().unwrap();
         assert!(!command["about"].as_str().unwrap().is_empty(), "{name}");
@@ -269,6 +283,13 @@ fn the_examples_of_the_help_work() {
         std::fs::write(folder.join(name), text).unwrap();
     }
     std::os::unix::fs::symlink(root().join("examples"), folder.join("examples")).unwrap();
+    // Agents work in a folder that does not hold the gate's own, with a model that says a word.
+    let work = folder.join("work");
+    std::fs::create_dir(&work).unwrap();
+    let word = json!({"content": "Done.", "times": 0});
+    let fake = Fake::start(&json!({"replies": [word]}));
+    let memory = daemon.cli(&["agent", "run", "Remember this", "--model", &fake.url]);
+    assert_eq!(memory.code, 0, "{}", memory.err);
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap().to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let data = run(&["describe", "--all", "--json"]).json()["data"].clone();
@@ -277,11 +298,15 @@ fn the_examples_of_the_help_work() {
         for example in command["examples"].as_array().unwrap() {
             let example = example.as_str().unwrap();
             // A gate runs already, a home folder is not the test's, and a head is everybody's own.
-            if ["tollgate serve", "completions", "--head"].iter().any(|not| example.contains(not)) {
+            let not_here = ["tollgate serve", "completions", "--head", "fake-model"];
+            if not_here.iter().any(|not| example.contains(not)) {
                 continue;
             }
+            let example = &example.replace("http://127.0.0.1:8080/v1", &fake.url);
+            let is_agent = example.contains("tollgate agent ") && !example.contains("--tool");
             let mut shell = std::process::Command::new("sh");
-            shell.args(["-c", example]).current_dir(folder).env("PATH", &path);
+            shell.args(["-c", example]).env("PATH", &path).env("TOLLGATE_DATA", daemon.data());
+            shell.current_dir(if is_agent { &work } else { folder });
             shell.env_remove("TOLLGATE_API_KEY").env("NO_COLOR", "1");
             let ran = finish(shell, b"");
             // A policy may say no, and a person may have to answer: those are answers too. Nobody has the names

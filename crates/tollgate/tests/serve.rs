@@ -87,7 +87,11 @@ fn the_manifest_is_for_everyone_and_a_key_sees_what_its_policy_shows() {
     };
     let all = names(daemon.get("/api/contracts/tools", None));
     let built_in = ["manifest.list", "manifest.get", "system.time", "fs.read_text", "fs.list_dir"];
-    assert_eq!(all, [&built_in[..], &["fs.write_text", "http.get", "shell.exec"]].concat());
+    assert_eq!(
+        all,
+        [&built_in[..], &["fs.write_text", "http.get", "shell.exec", "model.chat", "model.embed"]]
+            .concat()
+    );
     let review = daemon.get("/api/contracts/tools?mode=review", None).json();
     assert_eq!(review["mode"], "review");
     let policy = json!({"allow": ["tool:system.time"]});

@@ -60,6 +60,8 @@ impl Answer {
 pub(crate) fn tollgate(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.current_dir(folder).env("NO_COLOR", "1");
+    // Whoever runs the tests may have a data folder at home.
+    command.env("XDG_DATA_HOME", folder.join("no-home"));
     for name in ["TOLLGATE_API_KEY", "TOLLGATE_DATA", "TOLLGATE_URL", "TOLLGATE_CONFIG"] {
         command.env_remove(name);
     }
@@ -216,6 +218,12 @@ impl Daemon {
         self.request("GET", path, &headers, "")
     }
 
+    pub(crate) fn put(&self, path: &str, key: &str, body: &Value) -> Answer {
+        let bearer = format!("Bearer {key}");
+        let headers = [("Content-Type", "application/json"), ("Authorization", bearer.as_str())];
+        self.request("PUT", path, &headers, &body.to_string())
+    }
+
     pub(crate) fn post(&self, path: &str, key: Option<&str>, body: &str) -> Answer {
         let bearer = key.map(|key| format!("Bearer {key}"));
         let mut headers = vec![("Content-Type", "application/json")];
@@ -293,7 +301,7 @@ impl Drop for Daemon {
 }
 
 /// Gathers what a process writes, and passes each line on.
-fn gather(
+pub(crate) fn gather(
     from: impl Read + Send + 'static,
     into: &Arc<Mutex<String>>,
 ) -> std::sync::mpsc::Receiver<String> {
@@ -308,7 +316,7 @@ fn gather(
     lines
 }
 
-fn parse(text: &str) -> Answer {
+pub(crate) fn parse(text: &str) -> Answer {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
     let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");

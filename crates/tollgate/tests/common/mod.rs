@@ -7,6 +7,9 @@ pub(crate) mod daemon;
 pub(crate) mod asking;
 
 #[allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod agents;
+
+#[allow(dead_code, reason = "each test file uses its own part")]
 pub(crate) mod disk;
 
 #[allow(dead_code, reason = "each test file uses its own part")]

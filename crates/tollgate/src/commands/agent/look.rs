@@ -6,17 +6,18 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_agent::runtime::{Autopsy, Event, Replayed, RunReceipt, Severity, replay_turn};
-use tollgate_contract::text::for_terminal;
+use tollgate_contract::text::{for_terminal, list};
 
 use super::{
     show,
-    words::{lasted, line, some, totals},
+    words::{brief, lasted, line, some, totals},
 };
 use crate::{
     cli::{AgentReplayArgs, AgentTraceArgs},
     client,
     exit::Exit,
     output::{Failure, Output, wrap},
+    part::Part,
 };
 
 /// The longest line about an event.
@@ -55,8 +56,8 @@ pub(crate) fn replay(args: &AgentReplayArgs, output: &Output) -> Result<Exit, Fa
 
 fn again(all: &[Replayed], last: &Replayed) -> String {
     let mut text = format!("turn {}: {}\n\n", last.turn, line(&last.input, LONGEST));
-    for event in &last.events {
-        let _ = writeln!(text, "  {}", told(event));
+    for line in last.events.iter().filter_map(told) {
+        let _ = writeln!(text, "  {line}");
     }
     if last.recovered {
         text.push_str("  (the gate stopped during this turn; it is closed again as it was then)\n");
@@ -86,14 +87,52 @@ fn again(all: &[Replayed], last: &Replayed) -> String {
     text
 }
 
-/// An event on one line.
-fn told(event: &Event) -> String {
-    let mut data = event.data.clone();
-    if let Some(members) = data.as_object_mut() {
-        // What every event of a turn has says nothing here.
-        members.remove("turn");
-    }
-    format!("{:<13} {}", line(&event.kind, 13), line(&data.to_string(), LONGEST))
+/// An event on one line; nothing for what says no more than the one before.
+fn told(event: &Event) -> Option<String> {
+    let data = &event.data;
+    let number = |name: &str| data.part(name).as_u64().unwrap_or(0);
+    let count = |name: &str| data.part(name).as_array().map_or(0, Vec::len);
+    let text = match event.kind.as_str() {
+        "turn_start" => format!("with the model {}", data.part("model").word("name")),
+        "retrieval" => format!("{} recalled", count("items")),
+        "llm_req" => format!(
+            "{}, round {}: {} messages, {} tokens",
+            data.word("role"),
+            number("round"),
+            number("messages"),
+            number("prompt_tokens")
+        ),
+        "llm_done" => match data.part("error").get("message").and_then(Value::as_str) {
+            Some(problem) => format!("✗ {problem}"),
+            None => {
+                let usage = data.part("usage");
+                format!("✓ {} tokens, {}", usage.part("output_tokens"), data.word("finish"))
+            }
+        },
+        "tool_plan" => {
+            let calls = data.part("calls").as_array().into_iter().flatten();
+            list(calls.map(|call| format!("{} {}", call.word("tool"), brief(call.part("args")))))
+        }
+        "tool_start" => return None,
+        "tool_done" if *data.part("ok") == true => format!("✓ {}", data.word("tool")),
+        "tool_done" => format!("✗ {} {}", data.word("tool"), data.word("error")),
+        "notes_patch" => format!("changed {}", list(words(data, "changed"))),
+        "memory_write" => format!("{} kept", count("ids")),
+        "turn_done" => totals(data.part("totals")),
+        _ => {
+            let mut data = data.clone();
+            if let Some(members) = data.as_object_mut() {
+                // What every event of a turn has says nothing here.
+                members.remove("turn");
+            }
+            data.to_string()
+        }
+    };
+    Some(format!("{:<13} {}", line(&event.kind, 13), line(&text, LONGEST)))
+}
+
+fn words<'a>(data: &'a Value, name: &str) -> impl Iterator<Item = &'a str> {
+    data.part(name).as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 pub(crate) fn autopsy(args: &AgentTraceArgs, output: &Output) -> Result<Exit, Failure> {

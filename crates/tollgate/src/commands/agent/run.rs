@@ -1,7 +1,7 @@
 //! `tollgate agent run` and `tollgate agent repl`: turns, heard as they happen.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::Path,
     time::Duration,
 };
@@ -22,7 +22,7 @@ use crate::{
     client::{self, EventStream},
     commands::approve,
     exit::Exit,
-    output::{Failure, Output, note},
+    output::{Failure, Output, note, prompt},
     part::Part,
     source,
 };
@@ -126,8 +126,7 @@ impl Talk {
     /// The next line that is typed.
     async fn line(&mut self, is_person: bool) -> Typed {
         if is_person {
-            let mut err = io::stderr().lock();
-            let _ = err.write_all("› ".as_bytes()).and_then(|()| err.flush());
+            prompt("› ");
         }
         tokio::select! {
             line = self.lines.next() => line.map_or(Typed::Nothing, Typed::Line),
@@ -233,7 +232,7 @@ impl Talk {
         let Some(item) = item else { return self.screen.waits_for_person(id) };
         self.lines.forget();
         let shown = approve::shown(&item);
-        self.screen.ask(&format!("\nThe agent wants to do this:\n{shown}allow? [y]es / [n]o"));
+        self.screen.ask(&format!("\nThe agent wants to do this:\n{}", shown.trim_end()));
         *asked = Some(id.to_owned());
     }
 
@@ -243,7 +242,7 @@ impl Talk {
         let approves = match line.as_deref().map(str::trim) {
             Some("y" | "yes") => true,
             Some("n" | "no") => false,
-            Some(_) => return note("allow? [y]es / [n]o"),
+            Some(_) => return self.screen.ask_again(),
             None => {
                 // Nobody types any more.
                 *asked = None;

@@ -15,7 +15,7 @@ use super::{
     words::{brief, dollars, lasted, line, short, totals},
 };
 use crate::{
-    output::{note, wants_colour, width, write_out},
+    output::{note, prompt, wants_colour, width, write_out},
     part::Part,
 };
 
@@ -107,7 +107,9 @@ impl Screen {
         if self.usd_micros > 0 {
             words.push(dollars(self.usd_micros));
         }
-        bar.set_message(words.join(" · "));
+        // As wide as its words and no wider: what a terminal echoes behind it, such as ^C, is then cleared with it.
+        let room = usize::from(termimad::terminal_size().0).saturating_sub(4).max(20);
+        bar.set_message(line(&words.join(" · "), room));
         bar.tick();
     }
 
@@ -245,7 +247,8 @@ impl Screen {
         let cost = data.part("cost_usd_micros").as_u64().unwrap_or(0);
         self.usd_micros = self.usd_micros.saturating_add(cost);
         let error = data.part("error");
-        if error.is_object() {
+        // Whoever cancels is told of it once, at the end.
+        if error.is_object() && error.word("code") != "CANCELLED" {
             let (code, message) =
                 (line(error.word("code"), 40), line(error.word("message"), LONGEST));
             self.say(&format!("{} model {code}: {message}", self.paint("31", "✗")));
@@ -306,10 +309,16 @@ impl Screen {
     /// A person is asked here: the line that moves stands still.
     pub(super) fn ask(&mut self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
+            bar.finish_and_clear();
         }
         self.is_asking = true;
         note(text);
+        prompt("allow? [y]es / [n]o › ");
+    }
+
+    /// The answer was neither yes nor no.
+    pub(super) fn ask_again(&self) {
+        prompt("allow? [y]es / [n]o › ");
     }
 
     /// Nobody is asked any more.
@@ -317,7 +326,7 @@ impl Screen {
         if std::mem::take(&mut self.is_asking)
             && let Some(bar) = &self.bar
         {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.reset();
         }
     }
 
@@ -365,7 +374,7 @@ impl Screen {
 
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+    let style = ProgressStyle::with_template("{spinner} {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar
 }

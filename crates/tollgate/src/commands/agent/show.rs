@@ -204,8 +204,8 @@ fn turn(turn: &Value) -> Vec<String> {
     let number = turn.part("turn").as_u64().unwrap_or(0);
     let mut lines = vec![format!("{mark} {number:>3}  {}", line(turn.word("input"), 90))];
     let came = match turn.get("error").and_then(Value::as_str) {
-        Some(error) => format!("! {}", line(error, 140)),
-        None => format!("→ {}", line(turn.word("answer"), 140)),
+        Some(error) => format!("! {}", wrap(&line(error, 300), 11)),
+        None => format!("→ {}", wrap(&line(turn.word("answer"), 200), 11)),
     };
     lines.push(format!("       {came}"));
     lines.push(format!("       {}", totals(turn.part("totals"))));

@@ -34,7 +34,10 @@ pub(crate) struct LocalGate {
 
 impl LocalGate {
     /// A gate on this data folder, unless one runs there already.
-    pub(crate) fn unless_running(data: &Path, root: Option<&Path>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn unless_running(
+        data: &Path,
+        root: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
             if !own_addresses(data).is_empty() {

@@ -107,8 +107,8 @@ impl Workspaces {
     /// Keeps the file with the gate's configuration out of every root that somebody chooses: it is read again when it
     /// changes.
     pub fn keeping(mut self, configuration: Option<&Path>) -> Result<Self, WorkspaceError> {
-        self.configuration =
-            configuration.map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
+        self.configuration = configuration
+            .map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
         if let Place::One(root) = &self.place {
             self.check(root)?;
         }

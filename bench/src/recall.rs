@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How many records there are in all.
-const SIZES: [usize; 2] = [10_000, 100_000];
+const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
 
 /// How many sessions they are spread over, where they are.
 const SESSIONS: usize = 1_000;
@@ -32,7 +32,7 @@ const QUESTIONS: [(&str, &[usize]); 4] = [
     ("common words alone", &[3, 5, 8]),
 ];
 
-/// How many records one transaction stores: a turn's, and what a session of that size has.
+/// How many records one transaction stores at most.
 const TOGETHER: usize = 100;
 
 /// Numbers in a vector, and how many vectors there are.
@@ -61,6 +61,7 @@ pub(crate) fn section() -> Result<(), Box<dyn Error>> {
     for size in SIZES {
         words(size, &mut table, &mut ingest)?;
     }
+    one_by_one(&mut ingest)?;
     table.print();
     println!("{WORD_NOTES}\n\n  Storing\n");
     ingest.print();
@@ -134,9 +135,25 @@ fn filled(
     sessions: usize,
     ingest: &mut Table,
 ) -> Result<Memory, Box<dyn Error>> {
+    fill(file, size, sessions, TOGETHER.min(size / sessions), ingest)
+}
+
+/// Stores each record by itself, as an agent does.
+fn one_by_one(ingest: &mut Table) -> Result<(), Box<dyn Error>> {
+    let place = folder()?;
+    fill(&place.path().join("single.db"), 10_000, 1, 1, ingest)?;
+    Ok(())
+}
+
+fn fill(
+    file: &Path,
+    size: usize,
+    sessions: usize,
+    together: usize,
+    ingest: &mut Table,
+) -> Result<Memory, Box<dyn Error>> {
     let limits = Limits { records_per_session: u64::MAX, ..Limits::default() };
     let memory = Memory::open_with(file, limits)?;
-    let together = TOGETHER.min(size / sessions);
     let mut texts = Texts::new();
     let mut spent = 0.0;
     for batch in 0..size / together {

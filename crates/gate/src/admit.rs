@@ -322,7 +322,10 @@ impl Arrived {
     /// How long the call may take.
     pub(crate) fn timeout(&self, tool: &Tool) -> Duration {
         let usual = self.gate.settings.call_timeout;
-        let longer = tool.takes.as_ref().and_then(|takes| takes(&self.call.input));
+        let longer = tool
+            .takes
+            .as_ref()
+            .and_then(|takes| takes(&self.call.input, self.call.session.as_deref()));
         let most = longer.map_or(usual, |longer| longer.max(usual));
         self.options.timeout.unwrap_or(most).min(most)
     }

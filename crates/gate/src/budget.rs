@@ -116,7 +116,8 @@ fn denied(tool: &ToolName, decision: &Decision, now: i64) -> Error {
 impl Arrived {
     /// The most that the call can use up, where its tool knows.
     fn costs(&self, tool: &Tool) -> Vec<(String, u64)> {
-        tool.costs.as_ref().map(|costs| costs(&self.call.input)).unwrap_or_default()
+        let costs = tool.costs.as_ref();
+        costs.map(|costs| costs(&self.call.input, self.call.session.as_deref())).unwrap_or_default()
     }
 
     /// Sets aside what the call can use up of its run's allowance.

@@ -200,11 +200,11 @@ pub(crate) struct Tool {
     pub(crate) costs: Option<Costs>,
 }
 
-/// Reads from an input the most that a call can use up, by unit.
-pub(crate) type Costs = Arc<dyn Fn(&Value) -> Vec<(String, u64)> + Send + Sync>;
+/// Reads from an input, and from the session that the call belongs to, the most that it can use up, by unit.
+pub(crate) type Costs = Arc<dyn Fn(&Value, Option<&str>) -> Vec<(String, u64)> + Send + Sync>;
 
 /// Reads from an input how long a call may take.
-pub(crate) type Takes = Arc<dyn Fn(&Value) -> Option<Duration> + Send + Sync>;
+pub(crate) type Takes = Arc<dyn Fn(&Value, Option<&str>) -> Option<Duration> + Send + Sync>;
 
 /// Reads from an input which capabilities a call needs, or what is wrong with it.
 pub(crate) type Needs = Arc<dyn Fn(&Value) -> Result<Vec<Capability>, InputProblem> + Send + Sync>;
@@ -276,18 +276,18 @@ impl Packs {
     pub fn taking(
         mut self,
         tool: ToolName,
-        takes: impl Fn(&Value) -> Option<Duration> + Send + Sync + 'static,
+        takes: impl Fn(&Value, Option<&str>) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
         self.takes.insert(tool, Arc::new(takes));
         self
     }
 
     /// Says the most that a call of a tool can use up, in units of pools (`tokens`, `usd_micros`). So much is held
-    /// before it runs.
+    /// before it runs. The session is told along with the input.
     pub fn costing(
         mut self,
         tool: ToolName,
-        costs: impl Fn(&Value) -> Vec<(String, u64)> + Send + Sync + 'static,
+        costs: impl Fn(&Value, Option<&str>) -> Vec<(String, u64)> + Send + Sync + 'static,
     ) -> Self {
         self.costs.insert(tool, Arc::new(costs));
         self

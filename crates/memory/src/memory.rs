@@ -125,9 +125,12 @@ impl Memory {
 
     /// How many records there are, in a session or in all.
     pub fn count(&self, session: Option<&str>) -> Result<u64, MemoryError> {
-        let sql = "SELECT coalesce(sum(records), 0) FROM sessions WHERE name = ?1 OR ?1 IS NULL";
-        self.read(|connection| {
-            Ok(connection.prepare_cached(sql)?.query_row([session], |row| row.get(0))?)
+        self.read(|connection| match session {
+            Some(name) => {
+                let sql = "SELECT coalesce(sum(records), 0) FROM sessions WHERE name = ?1";
+                Ok(connection.prepare_cached(sql)?.query_row([name], |row| row.get(0))?)
+            }
+            None => count_all(connection),
         })
     }
 
@@ -145,10 +148,11 @@ impl Memory {
     /// 1,000).
     pub fn without_vector(
         &self,
+        session: Option<&str>,
         model: &str,
         limit: usize,
     ) -> Result<Vec<(MemoryId, String)>, MemoryError> {
-        self.read(|connection| without_vector(connection, model, limit.min(MOST_FOUND)))
+        self.read(|connection| without_vector(connection, session, model, limit.min(MOST_FOUND)))
     }
 
     /// Stores what a model made of records, all or none, in place of what it made of them before, and gives how many.
@@ -223,24 +227,29 @@ fn place_of(connection: &Connection, id: MemoryId) -> Result<Option<i64>, Failur
     Ok(query.query_row([id.to_string()], |row| row.get(0)).optional()?)
 }
 
+fn count_all(connection: &Connection) -> Result<u64, Failure> {
+    let sql = "SELECT coalesce(sum(records), 0) FROM sessions";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
 fn without_vector(
     connection: &Connection,
+    session: Option<&str>,
     model: &str,
     limit: usize,
 ) -> Result<Vec<(MemoryId, String)>, Failure> {
     let model = vector::model(connection, model)?;
     let known = model.as_ref().map_or(0, |model| model.vectors);
-    let records: u64 = connection
-        .prepare_cached("SELECT coalesce(sum(records), 0) FROM sessions")?
-        .query_row([], |row| row.get(0))?;
+    let records = count_all(connection)?;
     // The search through the records ends with the last that has none, not with the last of all.
     let missing = usize::try_from(records.saturating_sub(known)).unwrap_or(usize::MAX);
     let sql = "SELECT id, text FROM records r
         WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.place = r.place AND v.model = ?1)
+        AND (?3 IS NULL OR r.session = (SELECT number FROM sessions WHERE name = ?3))
         ORDER BY place DESC LIMIT ?2";
     let mut query = connection.prepare_cached(sql)?;
     let number = model.map_or(0, |model| model.number);
-    let mut rows = query.query(params![number, limit.min(missing)])?;
+    let mut rows = query.query(params![number, limit.min(missing), session])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let id = read_id(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?;

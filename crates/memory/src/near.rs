@@ -3,7 +3,8 @@
 //! SQLite keeps the vectors and is the truth. A [`Plane`] of a session is made when it is first searched, and brought
 //! up to date before every search: new vectors are read, and if many were removed it is made again. What was removed
 //! since is passed over when the best are read in full. The planes that were not used for longest go when all of
-//! them together take too much memory.
+//! them together take too much memory; for vectors that would not fit by themselves none is made, and they are
+//! read from the database every time, which takes longer.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,6 +19,7 @@ use crate::{
     plane::Plane,
     score::{Ranked, Score, rank},
     vector::{self, Model},
+    words::Extent,
 };
 
 /// How many of the nearest are compared in full, at least, and how many for each that is wanted.
@@ -73,6 +75,12 @@ impl Planes {
         Arc::clone(&kept.plane)
     }
 
+    /// Could a plane of so many vectors be kept?
+    fn has_room(&self, vectors: u64, dimension: usize) -> bool {
+        let vectors = usize::try_from(vectors).unwrap_or(usize::MAX);
+        Plane::expected_bytes(vectors, dimension) <= self.most
+    }
+
     /// Notes how much memory a plane takes now, and lets go of what is too much.
     fn weigh(&self, key: Key, bytes: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +88,7 @@ impl Planes {
             kept.bytes = bytes;
         }
         while held.planes.values().map(|kept| kept.bytes).sum::<usize>() > self.most {
-            // One that is too large by itself goes last of all, and then with this search.
+            // This one goes last of all, and then with this search.
             let oldest = held.planes.iter().min_by_key(|(_, kept)| kept.used);
             let Some(oldest) = oldest.map(|(key, _)| *key) else { break };
             held.planes.remove(&oldest);
@@ -100,7 +108,7 @@ pub(crate) fn find(
     planes: &Planes,
     (model_name, given): (&str, &[f32]),
     tags: &[String],
-    scope: Scope,
+    (scope, extent): (Scope, &Extent),
     most: usize,
 ) -> Result<Vec<Ranked>, Failure> {
     vector::check_length(given)?;
@@ -108,6 +116,9 @@ pub(crate) fn find(
     let Some(model) = vector::model(connection, model_name)? else { return Ok(Vec::new()) };
     model.check(model_name, given.len())?;
     let allowed = allowed(connection, tags, scope)?;
+    if !planes.has_room(extent.records.min(model.vectors), model.dimension) {
+        return scan(connection, &model, scope, &unit, allowed.as_ref(), most);
+    }
     let key = Key { model: model.number, scope };
     let held = planes.get(key, &model);
     let (removed, last) = state(connection, &model, scope)?;
@@ -187,6 +198,19 @@ fn load(
     scope: Scope,
 ) -> Result<(), Failure> {
     let after = plane.last().unwrap_or(0);
+    each(connection, model, scope, after, |number, place, vector| {
+        plane.push(number, place, &vector)
+    })
+}
+
+/// Reads the vectors behind the number `after`, in order.
+fn each(
+    connection: &Connection,
+    model: &Model,
+    scope: Scope,
+    after: i64,
+    mut visit: impl FnMut(i64, i64, Vec<f32>),
+) -> Result<(), Failure> {
     let (sql, session) = match scope {
         Scope::Session(session) => (
             "SELECT number, place, vector FROM vectors
@@ -203,9 +227,35 @@ fn load(
     let mut rows = query.query(params![model.number, session, after])?;
     while let Some(row) = rows.next()? {
         let bytes = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
-        plane.push(row.get(0)?, row.get(1)?, &vector::of_bytes(bytes, model.dimension)?);
+        visit(row.get(0)?, row.get(1)?, vector::of_bytes(bytes, model.dimension)?);
     }
     Ok(())
+}
+
+/// The nearest by reading all of them, a few at a time.
+fn scan(
+    connection: &Connection,
+    model: &Model,
+    scope: Scope,
+    unit: &[f32],
+    allowed: Option<&HashSet<i64>>,
+    most: usize,
+) -> Result<Vec<Ranked>, Failure> {
+    let mut near = Vec::new();
+    each(connection, model, scope, 0, |_, place, vector| {
+        let is_allowed = allowed.is_none_or(|allowed| allowed.contains(&place));
+        near.extend(is_allowed.then(|| ranked(place, unit, &vector)).flatten());
+        if near.len() >= most.saturating_mul(2).max(IN_FULL.0) {
+            near = rank(std::mem::take(&mut near), most);
+        }
+    })?;
+    Ok(rank(near, most))
+}
+
+/// A record with its cosine, if it is near at all.
+fn ranked(place: i64, unit: &[f32], vector: &[f32]) -> Option<Ranked> {
+    let cosine = vector::cosine(unit, vector);
+    (cosine > 0.0).then(|| Ranked { place, score: Score::of(cosine) })
 }
 
 /// The records of these vectors with their cosines. A vector that is not there any more is passed over.
@@ -221,10 +271,7 @@ fn in_full_of(
         let mut rows = query.query([number])?;
         let Some(row) = rows.next()? else { continue };
         let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        let cosine = vector::cosine(unit, &vector::of_bytes(bytes, unit.len())?);
-        if cosine > 0.0 {
-            near.push(Ranked { place: row.get(0)?, score: Score::of(cosine) });
-        }
+        near.extend(ranked(row.get(0)?, unit, &vector::of_bytes(bytes, unit.len())?));
     }
     Ok(near)
 }

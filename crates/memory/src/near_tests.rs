@@ -45,7 +45,8 @@ impl Place {
     /// How many are found, and the texts of the first.
     fn find(&self, planes: &Planes, scope: Scope) -> Vec<String> {
         let question = (MODEL, &[1.0, 0.0][..]);
-        let near = find(&self.connection, planes, question, &[], scope, 100).unwrap();
+        let extent = Extent { records: 100, words: 200 };
+        let near = find(&self.connection, planes, question, &[], (scope, &extent), 100).unwrap();
         let sql = "SELECT text FROM records WHERE place = ?1";
         let text = |one: &Ranked| self.connection.query_row(sql, [one.place], |row| row.get(0));
         near.iter().map(|one| text(one).unwrap()).collect()
@@ -116,11 +117,12 @@ fn sessions_share_the_memory_and_the_least_used_goes() {
     scopes.sort_by_key(|scope| scope.session());
     assert_eq!(scopes, [place.scope("a"), place.scope("c")]);
     drop(held);
-    // What does not fit by itself is not kept, and found all the same.
-    let none = Planes::new(one / 2);
-    assert_eq!(place.find(&none, place.scope("a")).len(), 100);
-    assert_eq!(none.bytes(), 0);
-    assert!(none.held.lock().unwrap().planes.is_empty());
+    // For what does not fit by itself no plane is made, and it is found all the same.
+    let none = Planes::new(one / 4);
+    for scope in [place.scope("a"), Scope::All] {
+        assert_eq!(place.find(&none, scope), place.find(&alone, scope));
+        assert!(none.held.lock().unwrap().planes.is_empty());
+    }
 }
 
 #[test]
@@ -130,6 +132,7 @@ fn a_vector_of_another_length_on_disk_is_damage() {
     place.connection.execute("UPDATE vectors SET vector = x'00' WHERE place > 0", []).unwrap();
     let planes = Planes::new(usize::MAX);
     let question = (MODEL, &[1.0, 0.0][..]);
-    let found = find(&place.connection, &planes, question, &[], Scope::All, 10);
+    let extent = Extent { records: 3, words: 6 };
+    let found = find(&place.connection, &planes, question, &[], (Scope::All, &extent), 10);
     assert!(matches!(found, Err(Failure::Damaged(_))), "{:?}", found.err());
 }

@@ -17,6 +17,13 @@ const FULL: f32 = 127.0;
 /// What a vector takes besides its cells, in bytes.
 const BESIDES: usize = size_of::<i64>() * 2 + size_of::<f32>();
 
+/// What an empty plane takes, with what it is kept in.
+const LEAST: usize = 512;
+
+/// Which part of a plane is room for more, and the least, in vectors.
+const SPARE_PART: usize = 8;
+const LEAST_SPARE: usize = 16;
+
 /// The vectors of one model in one session, or in all.
 pub(crate) struct Plane {
     dimension: usize,
@@ -46,11 +53,24 @@ impl Plane {
 
     /// Adds a vector. It has the plane's dimension.
     pub(crate) fn push(&mut self, number: i64, place: i64, unit: &[f32]) {
+        if self.numbers.len() == self.numbers.capacity() {
+            self.grow();
+        }
         let (scale, cells) = in_cells(unit);
         self.numbers.push(number);
         self.places.push(place);
         self.scales.push(scale);
         self.cells.extend(cells);
+    }
+
+    /// Makes room for an eighth more. To double it, as vectors do by themselves, would take twice the memory that is
+    /// needed.
+    fn grow(&mut self) {
+        let more = (self.len() / SPARE_PART).max(LEAST_SPARE);
+        self.numbers.reserve_exact(more);
+        self.places.reserve_exact(more);
+        self.scales.reserve_exact(more);
+        self.cells.reserve_exact(more.saturating_mul(self.dimension));
     }
 
     /// The number of the last vector.
@@ -64,7 +84,13 @@ impl Plane {
 
     /// How much memory it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.cells.capacity() + self.numbers.capacity() * BESIDES
+        LEAST + self.cells.capacity() + self.numbers.capacity() * BESIDES
+    }
+
+    /// How much memory one of so many vectors takes at most.
+    pub(crate) fn expected_bytes(vectors: usize, dimension: usize) -> usize {
+        let with_spare = vectors.saturating_add((vectors / SPARE_PART).max(LEAST_SPARE));
+        LEAST.saturating_add(with_spare.saturating_mul(dimension.saturating_add(BESIDES)))
     }
 
     /// The numbers of the `most` vectors that look nearest, nearest first; only of records at `allowed` places, if

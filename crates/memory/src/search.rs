@@ -8,7 +8,7 @@ use crate::{
     excerpt::excerpt,
     index::Scope,
     near::{self, Planes},
-    record::{COLUMNS, Record, bounded_tag},
+    record::{COLUMNS, MOST_TAGS, Record, bounded_tag},
     score::{By, fuse},
     words::{self, ByWords, Extent},
 };
@@ -67,7 +67,7 @@ pub(crate) fn search(
     let Some((scope, extent)) = scope_of(connection, query.session)? else {
         return Ok(Vec::new());
     };
-    let tags: Vec<String> = query.tags.iter().map(|tag| bounded_tag(tag)).collect();
+    let Some(tags) = asked_tags(query.tags) else { return Ok(Vec::new()) };
     let depth = match query.vector {
         Some(_) => limit.saturating_mul(DEPTH.1).max(DEPTH.0),
         None => limit,
@@ -75,7 +75,7 @@ pub(crate) fn search(
     let ByWords { ranked, weights } =
         words::find(connection, query.text, &tags, scope, &extent, depth)?;
     let meaning = match query.vector {
-        Some(vector) => near::find(connection, planes, vector, &tags, scope, depth)?,
+        Some(vector) => near::find(connection, planes, vector, &tags, (scope, &extent), depth)?,
         None => Vec::new(),
     };
     let mut found = Vec::with_capacity(limit);
@@ -96,6 +96,21 @@ pub(crate) fn search(
         });
     }
     Ok(found)
+}
+
+/// The tags as they are stored, each once; `None` if no record can have all of them.
+fn asked_tags(given: &[&str]) -> Option<Vec<String>> {
+    let mut tags = Vec::new();
+    for tag in given {
+        let tag = bounded_tag(tag);
+        if tag.is_empty() || (tags.len() == MOST_TAGS && !tags.contains(&tag)) {
+            return None;
+        }
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    Some(tags)
 }
 
 /// Where is searched and how much there is; `None` if there is no such session.

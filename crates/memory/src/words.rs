@@ -3,15 +3,16 @@
 //! The score is BM25 (k1 = 1.2, b = 0.75) over the session's own records: how rare a word is and how long a record is
 //! on average are the session's, so that nothing that others store changes it. A word counts as often as it is in the
 //! record, in three steps (once; two or three times, as twice; more often, as four times). The sum is divided
-//! by the most that any record could reach with the words that were asked for, those that no record has included. So
-//! it lies between 0 and 1 and says how much of the question a record covers.
+//! by the most that any record could reach with the words that were asked for, those that no record has included
+//! (of more than 32 words: with the 32 rarest that some record has). So it lies between 0 and 1 and says how much of the
+//! question a record covers.
 //!
 //! How much is read is bounded, whatever is asked. A word that is in very many of the records tells little and costs
 //! much: it is passed over while there is another one. If there is none, its newest records are looked at.
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::{
     error::Failure,
@@ -36,7 +37,7 @@ const PROBE: usize = 64;
 const COMMON: (u64, u64) = (2_000, 20_000);
 
 /// How many places a search reads before it only looks whether the remaining words are rare, and how rare.
-const BUDGET: (usize, usize) = (150_000, 1_000);
+const BUDGET: (usize, usize) = (100_000, 1_000);
 
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
@@ -170,14 +171,19 @@ impl Index<'_> {
 
     /// The newest places of a term, `most` of them.
     fn places(&self, term: &str, most: usize) -> Result<Heard, Failure> {
-        let sql = "SELECT rowid FROM words WHERE words MATCH ?1 ORDER BY rowid DESC LIMIT ?2";
+        // Without LIMIT: SQLite would plan the query anew for every value of it.
+        let sql = "SELECT rowid FROM words WHERE words MATCH ?1 ORDER BY rowid DESC";
         let mut query = self.connection.prepare_cached(sql)?;
         let mut places = Vec::new();
         for often in Often::ALL {
             let question = index::question(term, often, self.tags, self.scope);
-            let mut rows = query.query(params![question, most])?;
-            while let Some(row) = rows.next()? {
+            let mut rows = query.query([question])?;
+            let mut read = 0;
+            while read < most
+                && let Some(row) = rows.next()?
+            {
                 places.push((row.get(0)?, often));
+                read += 1;
             }
         }
         let all = places.len() < most;

@@ -212,7 +212,26 @@ fn a_search_for_tags_wants_all_of_them() {
         assert_eq!(turns(session, &["\" OR \"x"]), [3]);
         assert_eq!(turns(session, &["RED"]), [0; 0]);
         assert_eq!(turns(session, &["none"]), [0; 0]);
+        assert_eq!(turns(session, &["red", ""]), [0; 0]);
+        assert_eq!(turns(session, &["red"; 100]), [1, 2]);
     }
+    let many: Vec<String> = (0..1_000_000).map(|number| number.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(turns(Some("s"), &many), [0; 0]);
+}
+
+#[test]
+fn threads_can_share_it() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    let place = Place::new();
+    shared(&place.memory);
+    place.add("s", 1, &["zebra"]);
+    // More readers at once than connections are kept for.
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert_eq!(place.texts("s", "zebra"), ["zebra"]));
+        }
+    });
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn what_is_no_vector_is_refused_and_nothing_is_stored() {
     assert_eq!(set(&[f32::INFINITY, 0.0]), Err(MemoryError::NotFinite { at: 0 }));
     let first = place.memory.set_vectors(MODEL, &[(id(2), vec![1.0; 3])]);
     assert_eq!(first, Err(dimension.clone()));
-    assert_eq!(place.memory.without_vector(MODEL, 10).unwrap(), [(id(2), "two".to_owned())]);
+    assert_eq!(place.memory.without_vector(None, MODEL, 10).unwrap(), [(id(2), "two".to_owned())]);
     // The same of a question.
     let ask = |vector: &[f32]| place.memory.search(&near(vector, "one")).err();
     assert_eq!(ask(&[1.0, 2.0, 3.0]), Some(dimension));
@@ -100,7 +100,7 @@ fn records_wait_for_their_vector_until_they_have_one() {
     place.add("s", 1, &["one", "two", "three"]);
     place.add("t", 4, &["four"]);
     let waiting = |model, limit| -> Vec<String> {
-        let waiting = place.memory.without_vector(model, limit).unwrap();
+        let waiting = place.memory.without_vector(None, model, limit).unwrap();
         waiting.into_iter().map(|(_, text)| text).collect()
     };
     assert_eq!(waiting(MODEL, 10), ["four", "three", "two", "one"]);

@@ -187,7 +187,11 @@ impl ModelConfig {
                 return bad(name, "has from 1 to 200 characters");
             }
         }
-        if self.api_key_env.as_ref().is_some_and(|name| name.contains(['=', '\0', ' '])) {
+        let is_variable = |name: &String| {
+            let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            begins && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if !self.api_key_env.as_ref().is_none_or(is_variable) {
             let problem = "is the name of an environment variable, not the key itself";
             return bad("api_key_env", problem);
         }

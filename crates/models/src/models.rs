@@ -277,12 +277,19 @@ impl Models {
         name: &str,
         config: ModelConfig,
     ) -> Result<(), BadModel> {
-        let model = Arc::new(Model::new(name, config, &self.environment)?);
+        let is_same = |model: &&Arc<Model>| model.name == name && model.config == config;
+        let same =
+            self.known().sessions.get(session).and_then(|all| all.iter().find(is_same).cloned());
+        // One that stays the same goes on, with its connections and what it has learned of its server.
+        let model = match same {
+            Some(model) => model,
+            None => Arc::new(Model::new(name, config, &self.environment)?),
+        };
         let mut known = self.changing();
         let known = &mut *known;
-        if !known.sessions.contains_key(session) {
-            known.order.push_back(session.to_owned());
-        }
+        // What was set longest ago is forgotten first.
+        known.order.retain(|known| known != session);
+        known.order.push_back(session.to_owned());
         let of_session = known.sessions.entry(session.to_owned()).or_default();
         of_session.retain(|known| known.name != name);
         of_session.push(model);
@@ -351,17 +358,6 @@ impl Models {
         let mut all = of_session.into_iter().flatten().rev().chain(known.models.values());
         let none = || UnknownModel::NoEmbeddings(Clean::already("no model".to_owned()));
         all.find(|model| embeds(model)).cloned().ok_or_else(none)
-    }
-
-    /// Every model that a call which names this one can mean, whatever its session.
-    pub(crate) fn candidates(&self, name: Option<&str>) -> Vec<Arc<Model>> {
-        let known = self.known();
-        let name = name.or(known.default.as_deref());
-        let configured = name.and_then(|name| known.models.get(name));
-        // Without a name and a default, it is some model of the session's own.
-        let fits = |model: &&Arc<Model>| name.is_none_or(|name| model.name == name);
-        let of_sessions = known.sessions.values().flatten().filter(fits);
-        configured.into_iter().chain(of_sessions).cloned().collect()
     }
 }
 

@@ -55,14 +55,11 @@ fn a_model_of_a_session_is_found_there_and_nowhere_else() {
     assert!(named(&models, Some("own"), None).is_err());
     let error = named(&models, Some("owm"), Some("t")).unwrap_err();
     assert!(!error.contains("own"), "others do not learn of it: {error}");
-    assert_eq!(models.candidates(Some("own")).len(), 1);
-    assert_eq!(models.candidates(None).len(), 2);
     // Its own name comes before a configured one.
     models.replace(configs(&["own"]), None).unwrap();
     let url = |session| models.get(Some("own"), session).unwrap().config().url.clone().unwrap();
     assert_eq!(url(Some("s")), "http://127.0.0.1:2/v1");
     assert_eq!(url(None), "http://127.0.0.1:1/v1");
-    assert_eq!(models.candidates(None).len(), 2, "the default, and what stands before it");
     models.forget_session("s");
     assert_eq!(url(Some("s")), "http://127.0.0.1:1/v1");
 }
@@ -74,7 +71,6 @@ fn sessions_and_their_models_are_bounded() {
     for number in 0..MOST_OF_A_SESSION + 3 {
         models.set_for_session("s", &format!("m{number}"), config()).unwrap();
     }
-    assert_eq!(models.candidates(None).len(), MOST_OF_A_SESSION);
     assert!(models.get(Some("m0"), Some("s")).is_err());
     for number in 0..MOST_SESSIONS {
         models.set_for_session(&format!("s{number}"), "m", config()).unwrap();
@@ -132,4 +128,18 @@ fn who_makes_embeddings_is_found() {
     assert!(found(Some("bb"), None).unwrap_err().contains("did you mean"));
     models.set_for_session("s", "own", embeds).unwrap();
     assert_eq!(found(None, Some("s")).unwrap(), "own");
+}
+
+#[test]
+fn a_model_of_a_session_that_stays_the_same_goes_on_and_is_gone_when_it_is_forgotten() {
+    let models = Models::new(BTreeMap::new(), None).unwrap();
+    let config = ModelConfig::at("http://127.0.0.1:9/v1");
+    models.set_for_session("s", "own", config.clone()).unwrap();
+    let first = models.get(None, Some("s")).unwrap();
+    models.set_for_session("s", "own", config).unwrap();
+    assert!(Arc::ptr_eq(&first, &models.get(None, Some("s")).unwrap()));
+    models.set_for_session("s", "own", ModelConfig::at("http://127.0.0.1:10/v1")).unwrap();
+    assert!(!Arc::ptr_eq(&first, &models.get(None, Some("s")).unwrap()));
+    models.forget_session("s");
+    assert!(models.get(None, Some("s")).is_err());
 }

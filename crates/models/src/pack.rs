@@ -153,76 +153,45 @@ pub fn pack(packs: Packs, models: Models) -> Result<Packs, Violations> {
             let models = chats.clone();
             async move { chat(&models, input, &context).await }
         })
-        .costing(chat_name.clone(), move |input| chat_cost(&chat_costs, input))
-        .taking(chat_name, move |input| longest(&chat_takes, input))
+        .costing(chat_name.clone(), move |input, session| chat_cost(&chat_costs, input, session))
+        .taking(chat_name, move |input, session| longest(&chat_takes, input, session))
         .add(embed_tool, move |input: EmbedInput, context: Context| {
             let models = embeds.clone();
             async move { embed(&models, input, &context).await }
         })
-        .costing(embed_name.clone(), move |input| embed_cost(&embed_costs, input))
-        .taking(embed_name, move |input| longest(&embed_takes, input)))
+        .costing(embed_name.clone(), move |input, session| embed_cost(&embed_costs, input, session))
+        .taking(embed_name, move |input, session| longest(&embed_takes, input, session)))
 }
 
-/// The most that a call of `model.chat` can use up. Which session it belongs to is not known here, so it is the most of
-/// all models that it can mean.
-fn chat_cost(models: &Models, input: &Value) -> Vec<(String, u64)> {
+/// The most that a call of `model.chat` can use up.
+fn chat_cost(models: &Models, input: &Value, session: Option<&str>) -> Vec<(String, u64)> {
     let Ok(input) = ChatInput::deserialize(input) else { return Vec::new() };
-    let mut most = Most::default();
-    let candidates = models.candidates(input.model.as_deref());
+    let Ok(model) = models.get(input.model.as_deref(), session) else { return Vec::new() };
     let mut request = request(input, 0);
-    for model in candidates {
-        let prompt = models.count(model.tokenizer(), &request.asked);
-        request.asked.max_tokens = request.most_tokens(&model, prompt);
-        most.add(&model, prompt, u64::from(request.asked.max_tokens));
-    }
-    most.amounts()
+    let prompt = models.count(model.tokenizer(), &request.asked);
+    request.asked.max_tokens = request.most_tokens(&model, prompt);
+    amounts(&model, prompt, u64::from(request.asked.max_tokens))
 }
 
-fn embed_cost(models: &Models, input: &Value) -> Vec<(String, u64)> {
+fn embed_cost(models: &Models, input: &Value, session: Option<&str>) -> Vec<(String, u64)> {
     let Ok(input) = EmbedInput::deserialize(input) else { return Vec::new() };
-    let mut most = Most::default();
-    let named = models.candidates(input.model.as_deref());
-    // Without a name it may be another than the default.
-    let other = models.embedding(input.model.as_deref(), None).ok();
-    for model in named.into_iter().chain(other).filter(|model| model.embedder().is_some()) {
-        most.add(&model, texts_tokens(&model, &input.input), 0);
-    }
-    most.amounts()
+    let Ok(model) = models.embedding(input.model.as_deref(), session) else { return Vec::new() };
+    amounts(&model, texts_tokens(&model, &input.input), 0)
 }
 
-fn longest(models: &Models, input: &Value) -> Option<Duration> {
+fn longest(models: &Models, input: &Value, session: Option<&str>) -> Option<Duration> {
     let name = input.get("model").and_then(Value::as_str);
-    let named = models.candidates(name);
-    let embeds = models.embedding(name, None).ok();
+    let (named, embeds) = (models.get(name, session).ok(), models.embedding(name, session).ok());
     let longest = named.iter().chain(&embeds).map(|model| model.timeout()).max();
     longest.map(|longest| longest + AROUND_AN_ANSWER)
 }
 
-/// The most of several models. Where one has no price, nobody knows the most.
-#[derive(Default)]
-struct Most {
-    tokens: Option<u64>,
-    usd_micros: Option<u64>,
-    unknown_price: bool,
-}
-
-impl Most {
-    fn add(&mut self, model: &Model, input: u64, output: u64) {
-        self.tokens = self.tokens.max(Some(input.saturating_add(output)));
-        match model.price() {
-            Some(price) => self.usd_micros = self.usd_micros.max(Some(price.most(input, output))),
-            None => self.unknown_price = true,
-        }
-    }
-
-    fn amounts(self) -> Vec<(String, u64)> {
-        let usd_micros = self.usd_micros.filter(|_| !self.unknown_price);
-        let amount = |unit: &str, amount: Option<u64>| amount.map(|it| (unit.to_owned(), it));
-        [amount(TOKENS, self.tokens), amount(USD_MICROS, usd_micros)]
-            .into_iter()
-            .flatten()
-            .collect()
-    }
+/// What so many tokens are, in the units of pools. Without a price nobody knows the money.
+fn amounts(model: &Model, input: u64, output: u64) -> Vec<(String, u64)> {
+    let mut amounts = vec![(TOKENS.to_owned(), input.saturating_add(output))];
+    let price = model.price().map(|price| price.most(input, output));
+    amounts.extend(price.map(|most| (USD_MICROS.to_owned(), most)));
+    amounts
 }
 
 /// A request, and whether its caller said how long the answer may be.
@@ -283,9 +252,10 @@ async fn chat(
         Ok(prepared) => prepared,
         Err(error) => return Err(unsent(error, context)),
     };
-    let mut collector = Collector::default();
+    let (mut collector, most) = (Collector::default(), u64::from(request.max_tokens));
     let ended = stream(&model, request, context, &mut collector).await;
-    let (usage, usage_estimated) = used(&model, prompt, collector.so_far(), ended.as_ref().err());
+    let (usage, usage_estimated) =
+        used(&model, (prompt, most), collector.so_far(), ended.as_ref().err());
     let cost_usd_micros = report(&model, &usage, context);
     if let Err(error) = ended {
         return Err(failed(&error, context));
@@ -377,22 +347,39 @@ fn heard(context: &Context, headers: &[(String, String)]) {
     context.heard(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
 }
 
-/// What was used, and whether that was counted here. What broke off half-way was used as far as it came.
+/// What was used, and whether that was counted here. What broke off half-way was used as far as it came. What a server
+/// says is believed if it can be: not less than a part of what it has plainly written, nor more than it was asked for.
 fn used(
     model: &Model,
-    prompt: u64,
+    (prompt, most): (u64, u64),
     answer: &ChatResponse,
     error: Option<&ModelError>,
 ) -> (Usage, bool) {
-    if let (Some(usage), None) = (answer.usage, error) {
+    let output = model.tokenizer().count_answer(answer);
+    if let (Some(usage), None) = (answer.usage, error)
+        && is_believable(&usage, (prompt, output), most)
+    {
         return (usage, false);
     }
-    let output = model.tokenizer().count_answer(answer);
     if output == 0 && error.is_some_and(|error| !error.may_be_charged()) {
         return (Usage::default(), true);
     }
-    let said = answer.usage.unwrap_or(Usage { input_tokens: prompt, ..Usage::default() });
+    let counted = Usage { input_tokens: prompt, output_tokens: output, cached_tokens: 0 };
+    let said = answer.usage.filter(|said| is_bounded(said, (prompt, output), most));
+    let said = said.unwrap_or(counted);
     (Usage { output_tokens: output.max(said.output_tokens), ..said }, true)
+}
+
+/// Is this no more than the question and the answer can have been? Pictures of the same text differ between counts, and
+/// some servers add words of their own to a question.
+fn is_bounded(said: &Usage, (prompt, output): (u64, u64), most: u64) -> bool {
+    said.input_tokens <= prompt.saturating_mul(8).saturating_add(20_000)
+        && said.output_tokens <= most.max(output).saturating_mul(2).saturating_add(1_000)
+}
+
+fn is_believable(said: &Usage, (prompt, output): (u64, u64), most: u64) -> bool {
+    // Our count may be a few times too high, never so much.
+    is_bounded(said, (prompt, output), most) && said.output_tokens >= output / 6
 }
 
 /// Tells the gate what was used, and gives what it cost.

@@ -20,6 +20,9 @@ const LONGEST_RUN: usize = 64;
 /// How many bytes are counted exactly; the rest of a longer text is estimated.
 const MOST_COUNTED: usize = 512 * 1024;
 
+/// The longest word that is counted as one.
+const LONGEST_WORD: u32 = 20;
+
 /// What a message costs beyond its text: who says it, and where it begins and ends.
 const AROUND_A_MESSAGE: u64 = 5;
 
@@ -182,8 +185,17 @@ impl Counts {
 
 /// See [`Tokenizer::Estimate`].
 fn estimate(text: &str) -> u64 {
+    let mut run = 0u32;
     let sixths = |c: char| match (c, c.len_utf8()) {
-        ('a'..='z' | 'A'..='Z' | ' ' | '\n' | '\t' | '\r', _) => 2,
+        ('a'..='z' | 'A'..='Z', _) => {
+            run += 1;
+            // Words are short; what goes on without a space is a code that no vocabulary knows.
+            if run > LONGEST_WORD { 4 } else { 2 }
+        }
+        (' ' | '\n' | '\t' | '\r', _) => {
+            run = 0;
+            2
+        }
         (_, 1) => 5,
         (_, 2) => 4,
         (_, bytes) => 3 * bytes as u64,

@@ -6,10 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tollgate_contract::text::Quoted;
 
-use crate::notes::shape;
+use crate::{extract::is_deeper, notes::shape};
 
 /// The most calls of one answer.
 pub const MOST_CALLS: usize = 32;
+
+/// How deep an input may be nested.
+const DEEPEST: usize = 60;
 
 /// The longest id that a model may give a call.
 const LONGEST_ID: usize = 128;
@@ -68,6 +71,12 @@ impl Plan {
     /// Adds a call that a model server set apart by itself. Its arguments are JSON text, as the model wrote it.
     pub fn add_native(&mut self, id: &str, tool: &str, arguments: &str) {
         if self.items.len() >= MOST_CALLS {
+            if self.items.len() == MOST_CALLS {
+                let problem = format!(
+                    "an answer has at most {MOST_CALLS} calls; the others were left out, ask for them in the next one"
+                );
+                self.reject(String::new(), String::new(), problem);
+            }
             return;
         }
         let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
@@ -114,6 +123,9 @@ fn planned(item: &Value) -> Result<Planned, String> {
         return Err(format!("`id` has at most {LONGEST_ID} characters"));
     }
     let args = match members.get("args") {
+        Some(args @ Value::Object(_)) if is_deeper(args, DEEPEST) => {
+            return Err(format!("`args` is nested deeper than {DEEPEST} levels"));
+        }
         Some(Value::Object(args)) => args.clone(),
         None => return Err("`args` is missing; write {} where there are none".to_owned()),
         Some(other) => return Err(format!("`args` is an object, not {}", shape(other))),

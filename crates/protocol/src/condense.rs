@@ -40,6 +40,37 @@ fn size(messages: &[ChatMessage]) -> usize {
     messages.iter().map(|message| message.content.len()).sum()
 }
 
+/// Cuts the results of tools in one exchange, the oldest first, until it is within what a history may hold. The question
+/// and what the model said stay.
+pub fn bound_exchange(exchange: &mut Vec<ChatMessage>, bounds: &Bounds) {
+    const CUT: &str = "{\"note\":\"cut short: the turn had many results\"}";
+    let mut bytes = size(exchange);
+    for message in exchange.iter_mut().filter(|message| message.role == Role::Tool) {
+        if bytes <= bounds.bytes {
+            break;
+        }
+        if message.content.len() > CUT.len() {
+            bytes -= message.content.len() - CUT.len();
+            message.content = CUT.to_owned();
+        }
+    }
+    // So many that even the notes of them are too much, or a model that said very much.
+    let mut over = exchange.len().saturating_sub(bounds.messages.saturating_mul(4));
+    exchange.retain(|message| {
+        let goes = over > 0 && message.role == Role::Tool;
+        over -= usize::from(goes);
+        !goes
+    });
+    let last = exchange.len().saturating_sub(1);
+    for (place, message) in exchange.iter_mut().enumerate() {
+        if bytes > bounds.bytes && place != 0 && place != last {
+            let kept = bounded(&message.content, 200);
+            bytes = bytes.saturating_sub(message.content.len().saturating_sub(kept.len()));
+            message.content = kept;
+        }
+    }
+}
+
 /// What has left the history: one text for each exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Folded {
@@ -179,6 +210,24 @@ mod tests {
         }
         assert!(state.episode_summary.starts_with("(earlier: see memory)\n"));
         assert!(state.episode_summary.ends_with("answered: answer 19"));
+    }
+
+    #[test]
+    fn an_exchange_is_bounded_and_keeps_its_question_and_its_answer() {
+        let mut exchange = vec![ChatMessage::new(Role::User, "q")];
+        for n in 0..500 {
+            exchange.push(ChatMessage::new(Role::Assistant, format!("thinking {n}").repeat(100)));
+            exchange.push(ChatMessage::new(Role::Tool, "x".repeat(16 * 1024)));
+        }
+        exchange.push(ChatMessage::new(Role::Assistant, "the answer"));
+        let bounds = Bounds::default();
+        bound_exchange(&mut exchange, &bounds);
+        assert!(size(&exchange) <= bounds.bytes * 2, "{}", size(&exchange));
+        assert_eq!(exchange.first().unwrap().content, "q");
+        assert_eq!(exchange.last().unwrap().content, "the answer");
+        let mut small = history(3);
+        bound_exchange(&mut small, &bounds);
+        assert_eq!(small, history(3));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! part of the reasoning, and blocks do not nest.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tollgate_contract::json;
 
 use crate::{
@@ -22,6 +23,10 @@ const LONGEST_BLOCK: usize = 512 * 1024;
 const MOST_BLOCKS: usize = 64;
 /// How much is kept of a block that cannot be read.
 const KEPT_OF_BROKEN: usize = 2 * 1024;
+/// How deep a block may be nested: what is recorded of it stands some levels deeper, and must be readable again.
+const DEEPEST_BLOCK: usize = 64;
+/// The most parts of one answer, and the most warnings.
+const MOST_PARTS: usize = 2000;
 /// How much reasoning is kept.
 const KEPT_REASONING: usize = 32 * 1024;
 
@@ -141,6 +146,10 @@ pub struct Extractor {
     text: String,
     /// Blank lines around what is taken out are not text.
     skips_newlines: bool,
+    /// Where the last text stands among the parts.
+    last_text: Option<usize>,
+    /// How much more than usual is borne: what is kept of an answer may be longer than the answer.
+    leniency: usize,
     is_full: bool,
 }
 
@@ -154,6 +163,8 @@ impl Default for Extractor {
             done: Extracted::default(),
             text: String::new(),
             skips_newlines: false,
+            last_text: None,
+            leniency: 1,
             is_full: false,
         }
     }
@@ -168,10 +179,17 @@ enum Step {
 }
 
 impl Extractor {
+    /// One for what was kept of an answer that was within its bounds.
+    pub fn again() -> Self {
+        Self { leniency: 16, ..Self::default() }
+    }
+
     /// Takes in what has arrived, and gives what can be passed on.
     pub fn feed(&mut self, arrived: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let room = LONGEST_ANSWER.saturating_sub(self.read);
+        let room = (LONGEST_ANSWER * self.leniency).saturating_sub(self.read);
+        let is_done = self.done.segments.len() >= MOST_PARTS;
+        let room = if is_done { 0 } else { room };
         let arrived = if arrived.len() > room {
             if !self.is_full {
                 self.is_full = true;
@@ -227,6 +245,15 @@ impl Extractor {
             let rest = waiting.get(at..).unwrap_or_default();
             if rest.is_empty() {
                 break;
+            }
+            if self.done.segments.len() >= MOST_PARTS {
+                // Nobody writes like this; what comes behind is not read.
+                if !self.is_full {
+                    self.is_full = true;
+                    self.warn(WarningKind::AnswerTooLong, None);
+                }
+                self.at = At::Text;
+                return;
             }
             let step = match &self.at {
                 At::Text => self.step_text(rest, pieces, is_last),
@@ -295,6 +322,7 @@ impl Extractor {
                 }
                 // Some servers leave out the tag that begins: everything so far was reasoning, and nothing in it counts.
                 let before = rebuild(&std::mem::take(&mut self.done.segments));
+                self.last_text = None;
                 pieces.push(Piece::Retract);
                 self.reasoned("<think>", before, true);
             }
@@ -343,10 +371,13 @@ impl Extractor {
         let At::Block(block) = std::mem::replace(&mut self.at, At::Text) else { return };
         self.skips_newlines = true;
         let payload = unfenced(&block.payload);
-        if block.payload.len() > LONGEST_BLOCK {
+        if block.payload.len() > LONGEST_BLOCK * self.leniency {
             return self.broken(block.kind, payload, true, WarningKind::TooLong);
         }
         match json::parse(payload.as_bytes()) {
+            Ok(payload) if is_deeper(&payload, DEEPEST_BLOCK) => {
+                self.broken(block.kind, &payload.to_string(), true, WarningKind::Malformed);
+            }
             Ok(payload) => self.done.segments.push(Segment::Json { kind: block.kind, payload }),
             Err(_) => self.broken(block.kind, payload, true, WarningKind::Malformed),
         }
@@ -425,10 +456,10 @@ impl Extractor {
 
     /// The text before what was taken out last.
     fn text_before(&self) -> Option<&str> {
-        self.done.segments.iter().rev().find_map(|segment| match segment {
-            Segment::Text(text) => Some(text.as_str()),
+        match self.done.segments.get(self.last_text?) {
+            Some(Segment::Text(text)) => Some(text),
             _ => None,
-        })
+        }
     }
 
     /// Does what the person sees so far end with a line, or not begin yet?
@@ -439,13 +470,33 @@ impl Extractor {
     fn end_text(&mut self) {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() {
+            self.last_text = Some(self.done.segments.len());
             self.done.segments.push(Segment::Text(text));
         }
     }
 
     fn warn(&mut self, kind: WarningKind, block: Option<BlockKind>) {
-        self.done.warnings.push((kind, block));
+        if self.done.warnings.len() < MOST_PARTS {
+            self.done.warnings.push((kind, block));
+        }
     }
+}
+
+/// Is a value nested deeper than this?
+pub fn is_deeper(value: &Value, most: usize) -> bool {
+    // An explicit stack: how deep it is must not matter.
+    let mut pending = vec![(value, 0usize)];
+    while let Some((value, depth)) = pending.pop() {
+        if depth > most {
+            return true;
+        }
+        match value {
+            Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(map) => pending.extend(map.values().map(|item| (item, depth + 1))),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Could the end of this text be the beginning of a mark?

@@ -164,7 +164,9 @@ fn hostile_answers_are_read_in_linear_time() {
     whole(&"<".repeat(300_000));
     whole(&"<<<NOTES_JSON>>".repeat(20_000));
     whole(&"<think>".repeat(50_000));
-    whole(&"<think></think>".repeat(20_000));
+    let found = whole(&"<think></think>\n".repeat(50_000));
+    assert!(found.segments.len() <= MOST_PARTS + 1 && found.warnings.len() <= MOST_PARTS);
+    assert!(found.warnings.contains(&(WarningKind::AnswerTooLong, None)));
 }
 
 #[test]

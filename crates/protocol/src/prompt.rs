@@ -151,23 +151,36 @@ Leave out what does not change: an empty list clears what `set_` names. `close_o
 /// The state, a line each.
 fn state_text(state: &State) -> String {
     let mut text = String::new();
+    // Each has its share, so that none pushes out another; what must hold comes first.
     let lists = [
-        ("goals", &state.goals),
-        ("constraints", &state.constraints),
-        ("open_loops", &state.open_loops),
-        ("decisions", &state.decisions),
-        ("memory_tags", &state.memory_tags),
-        ("memory_refs", &state.memory_refs),
-        ("capabilities_granted", &state.capabilities_granted),
-        ("capabilities_pending", &state.capabilities_pending),
+        ("constraints", &state.constraints, 8 * 1024),
+        ("goals", &state.goals, 6 * 1024),
+        ("open_loops", &state.open_loops, 3 * 1024),
+        ("decisions", &state.decisions, 3 * 1024),
+        ("memory_tags", &state.memory_tags, 512),
+        ("memory_refs", &state.memory_refs, 512),
+        ("capabilities_granted", &state.capabilities_granted, 512),
+        ("capabilities_pending", &state.capabilities_pending, 512),
     ];
-    for (name, list) in lists {
-        if list.is_empty() {
-            continue;
-        }
+    for (name, list, most) in lists.into_iter().filter(|(_, list, _)| !list.is_empty()) {
         let _ = writeln!(text, "{name}:");
-        for entry in list {
-            let _ = writeln!(text, "  - {}", one_line(&harmless(entry)));
+        let (mut room, mut left_out) = (most, 0usize);
+        let mut lines: Vec<String> = Vec::new();
+        // Where not all fit, the newest are shown.
+        for entry in list.iter().rev() {
+            let line = format!("  - {}", one_line(&harmless(entry)));
+            if line.len() > room {
+                left_out += 1;
+                continue;
+            }
+            room -= line.len();
+            lines.push(line);
+        }
+        if left_out > 0 {
+            let _ = writeln!(text, "  ({left_out} more, not shown)");
+        }
+        for line in lines.iter().rev() {
+            let _ = writeln!(text, "{line}");
         }
     }
     if !state.episode_summary.is_empty() {

@@ -95,7 +95,7 @@ impl Daemon {
             listening.push(bound.map_err(refused)?);
         }
         let urls: Vec<String> = listening.iter().map(Listening::url).collect();
-        let toolbox = toolbox(options.root, &config, data)?;
+        let toolbox = toolbox(options.root, &config, file.as_deref(), data)?;
         let workspaces = toolbox.workspaces.clone();
         let models = Models::new(config.models.clone(), config.agent.default_model.clone())
             .map_err(|bad| Failure::bad_input(bad.to_string()))?;
@@ -244,9 +244,15 @@ fn addresses(listen: &[String], config: &Config) -> Result<Vec<Address>, Failure
 }
 
 /// What the tools work with that reach outside.
-fn toolbox(root: Option<&Path>, config: &Config, data: &Path) -> Result<Toolbox, Failure> {
+fn toolbox(
+    root: Option<&Path>,
+    config: &Config,
+    file: Option<&Path>,
+    data: &Path,
+) -> Result<Toolbox, Failure> {
     let root = root.or(config.workspace.root.as_deref());
     let workspaces = Workspaces::new(data, root, config.quota())
+        .and_then(|workspaces| workspaces.keeping(file))
         .map_err(|error| Failure::bad_input(error.to_string()))?;
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = real(data);

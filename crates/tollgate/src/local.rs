@@ -14,7 +14,7 @@ use tollgate_contract::Quoted;
 use tollgate_ledger::is_taken;
 
 use crate::{
-    config::Config,
+    config::{Config, USUAL_FILE},
     daemon::{Asked, Daemon, Options},
     output::{Failure, note},
     place::own_addresses,
@@ -34,7 +34,10 @@ pub(crate) struct LocalGate {
 
 impl LocalGate {
     /// A gate on this data folder, unless one runs there already.
-    pub(crate) fn unless_running(data: &Path) -> Result<Option<Self>, Failure> {
+    pub(crate) fn unless_running(
+        data: &Path,
+        root: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
             if !own_addresses(data).is_empty() {
@@ -50,7 +53,7 @@ impl LocalGate {
                 thread::sleep(LOOK_AGAIN);
                 continue;
             }
-            match Self::start(data) {
+            match Self::start(data, root) {
                 Ok(gate) => {
                     note(&format!(
                         "· no gate runs on {}; this command runs one until it ends",
@@ -65,9 +68,18 @@ impl LocalGate {
         }
     }
 
-    fn start(data: &Path) -> Result<Self, Failure> {
+    fn start(data: &Path, root: Option<&Path>) -> Result<Self, Failure> {
         let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
-        let (config, file) = Config::find(named.as_deref())?;
+        let (config, file) = match named {
+            None if is_within(Path::new(USUAL_FILE), root) => {
+                // What an agent can write does not configure the gate that watches it.
+                note(&format!(
+                    "! {USUAL_FILE} is in the folder that the agent works in, and is left out; name it with TOLLGATE_CONFIG from elsewhere"
+                ));
+                (Config::default(), None)
+            }
+            named => Config::find(named.as_deref())?,
+        };
         let cannot = |error: std::io::Error| Failure::bad_input(format!("cannot start: {error}"));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(cannot)?;
@@ -109,6 +121,13 @@ impl LocalGate {
     pub(crate) fn abandon(mut self) {
         self.thread = None;
     }
+}
+
+/// Does a file that is there lie in this folder?
+fn is_within(file: &Path, root: Option<&Path>) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let (file, root) = (real(file), root.and_then(real));
+    file.zip(root).is_some_and(|(file, root)| file.starts_with(root))
 }
 
 impl Drop for LocalGate {

@@ -55,17 +55,20 @@ async fn apply_again(to: &Applies, file: Option<&Path>, running: &Config) -> Res
         let problem = "it limits money, so that every commit must wait for the disk; restart the gate for that";
         return Err(problem.to_owned());
     }
-    // Models come first: a script that cannot be played is found out before anything has changed.
+    // A script that cannot be played is found out before anything has changed.
     let default = config.agent.default_model.clone();
-    to.models.replace(config.models.clone(), default).map_err(|bad| bad.to_string())?;
-    to.agents.configure(config.agent.clone());
+    Models::new(config.models.clone(), default.clone()).map_err(|bad| bad.to_string())?;
     gate.apply_policies(config.policies()).await.map_err(|error| error.operator())?;
     gate.apply_consent(config.consent());
     let governing = gate.governing();
     governing
         .reconfigure(config.governor_config(), serde_json::Map::new())
         .await
-        .map_err(|error| error.operator())
+        .map_err(|error| error.operator())?;
+    // Last, since nothing of it fails any more: nobody asks new models under old limits.
+    to.models.replace(config.models.clone(), default).map_err(|bad| bad.to_string())?;
+    to.agents.configure(config.agent.clone());
+    Ok(())
 }
 
 /// Waits until nobody seems to be writing the file, for a while at most.

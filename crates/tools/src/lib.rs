@@ -205,7 +205,7 @@ fn with_shell(
             })
         }
     });
-    Ok(packs.taking(name, |input| {
+    Ok(packs.taking(name, |input, _| {
         let seconds = input.get("timeout_s").and_then(Value::as_f64)?;
         Duration::try_from_secs_f64(seconds).ok().map(|wanted| wanted + AROUND_A_COMMAND)
     }))

@@ -16,6 +16,7 @@ use tollgate_protocol::{Checkpoint, Segment, ToolText, rebuild};
 
 use super::{
     journal::{Event, Sink, kinds},
+    kept::Native,
     recover::mend,
     session::{SessionFolder, start_number},
     turn::{Over, Setup, Turn},
@@ -130,7 +131,8 @@ async fn again(
     let start = recorded.first().ok_or("there is no such turn")?;
     let setup = Setup::deserialize(&start.data)
         .map_err(|error| format!("the start of a turn cannot be read: {error}"))?;
-    let saved = recorded.iter().find(|event| event.kind == kinds::CHECKPOINT);
+    // The last one: a turn that was mended has two.
+    let saved = recorded.iter().rfind(|event| event.kind == kinds::CHECKPOINT);
     let recorded_sha256 = saved.map(|event| event.text("sha256").to_owned()).unwrap_or_default();
     let updated_ts = saved.and_then(|event| event.part("updated_ts").as_f64()).unwrap_or_default();
     let input = start.text("input").to_owned();
@@ -203,7 +205,7 @@ struct TraceWorld {
     requests: Mutex<VecDeque<String>>,
     stop: Option<(u64, Stop)>,
     checks: AtomicU64,
-    has_leisure: bool,
+    leisure: Mutex<VecDeque<bool>>,
     capabilities: (Vec<String>, Vec<String>),
 }
 
@@ -233,6 +235,13 @@ impl TraceWorld {
             .iter()
             .filter(|(action, _)| is_request(action))
             .map(|(_, outcome)| outcome.strip_prefix(TAKEN_AS).unwrap_or(outcome).to_owned());
+        // Asked once for each summary that was not too late.
+        let leisure = actions
+            .iter()
+            .filter(|(action, outcome)| {
+                action == "condense_smart" && !outcome.contains("turn was over")
+            })
+            .map(|(_, outcome)| !outcome.starts_with("put off"));
         let stop = recorded.iter().find(|event| event.kind == kinds::STOP).and_then(|event| {
             let reason = Stop::deserialize(event.part("reason")).ok()?;
             Some((event.number("check")?, reason))
@@ -250,7 +259,7 @@ impl TraceWorld {
             requests: Mutex::new(requests.collect()),
             stop,
             checks: AtomicU64::new(0),
-            has_leisure: !actions.iter().any(|(_, outcome)| outcome.starts_with("put off")),
+            leisure: Mutex::new(leisure.collect()),
             capabilities: (list("granted"), list("pending")),
         }
     }
@@ -294,7 +303,11 @@ impl World for TraceWorld {
         let said = ModelSaid {
             content: rebuild(&segments),
             reasoning: event.text("reasoning").to_owned(),
-            calls: Vec::deserialize(event.part("native_calls")).unwrap_or_default(),
+            calls: event
+                .part("native_calls")
+                .as_array()
+                .map(|all| all.iter().map(Native::read).collect())
+                .unwrap_or_default(),
             finish: event.text("finish").to_owned(),
             input_tokens: usage("input_tokens").and_then(Value::as_u64).unwrap_or(0),
             output_tokens: usage("output_tokens").and_then(Value::as_u64).unwrap_or(0),
@@ -355,7 +368,7 @@ impl World for TraceWorld {
     }
 
     fn has_leisure(&self) -> bool {
-        self.has_leisure
+        next(&self.leisure).unwrap_or(true)
     }
 
     async fn request(&self, _capability: &Capability) -> String {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use tollgate_contract::id::MemoryId;
-use tollgate_protocol::{Action, ChatMessage, Checkpoint, Folded, NotesPatch, Role, bounded, fold};
+use tollgate_protocol::{
+    Action, ChatMessage, Checkpoint, Folded, NotesPatch, Role, bound_exchange, bounded, fold,
+};
 
 use super::{
     journal::{kinds, seconds},
@@ -25,12 +27,14 @@ pub(crate) struct Finish<'a, W: World> {
     records: Vec<Remember>,
     tags: Vec<String>,
     done: Vec<Value>,
+    /// The history and the summary before anything was folded.
+    unfolded: Option<(Vec<ChatMessage>, String)>,
 }
 
 impl<'a, W: World> Finish<'a, W> {
     pub(crate) fn of(turn: Turn<'a, W>) -> Self {
         let next = turn.checkpoint.clone();
-        Self { turn, next, records: Vec::new(), tags: Vec::new(), done: Vec::new() }
+        Self { turn, next, records: Vec::new(), tags: Vec::new(), done: Vec::new(), unfolded: None }
     }
 
     pub(crate) async fn run(mut self) -> Result<Over, String> {
@@ -70,6 +74,7 @@ impl<'a, W: World> Finish<'a, W> {
                 said.push(ChatMessage::new(Role::Assistant, format!("(no answer: {why})")));
             }
         }
+        bound_exchange(&mut said, &self.turn.setup.bounds());
         self.next.recent_messages.extend(said);
     }
 
@@ -110,6 +115,9 @@ impl<'a, W: World> Finish<'a, W> {
 
     /// Folds the history. Says how many messages left.
     fn fold(&mut self, summarise: bool) -> usize {
+        self.unfolded.get_or_insert_with(|| {
+            (self.next.recent_messages.clone(), self.next.state.episode_summary.clone())
+        });
         let (bounds, limits) = (self.turn.setup.bounds(), self.turn.limits);
         let (messages, state) = (&mut self.next.recent_messages, &mut self.next.state);
         let folded = fold(messages, state, &bounds, &limits, summarise);
@@ -147,6 +155,9 @@ impl<'a, W: World> Finish<'a, W> {
         let Some(summary) = answer.filter(|summary| !summary.trim().is_empty()) else {
             return Ok(format!("the model gave no summary; {} messages folded", self.fold(true)));
         };
+        self.unfolded.get_or_insert_with(|| {
+            (self.next.recent_messages.clone(), self.next.state.episode_summary.clone())
+        });
         self.next.recent_messages = messages;
         self.next.state.episode_summary =
             summary.trim().chars().take(limits.summary).collect::<String>();
@@ -174,6 +185,14 @@ impl<'a, W: World> Finish<'a, W> {
             Err(problem) => {
                 let data = json!({"records": count, "ids": [], "error": problem});
                 self.turn.write(kinds::MEMORY_WRITE, data)?;
+                // What could not be moved into memory stays, unless that has failed for long.
+                let most = self.turn.setup.bounds().messages.saturating_mul(4);
+                if let Some((messages, summary)) = self.unfolded.take()
+                    && messages.len() <= most
+                {
+                    self.next.recent_messages = messages;
+                    self.next.state.episode_summary = summary;
+                }
             }
         }
         Ok(())
@@ -241,6 +260,7 @@ impl<W: World> Turn<'_, W> {
         self.history = history;
         // That a summary could not be made is no failure of the turn.
         self.error = None;
-        Ok(answer?.map(|answer| answer.kept.visible()))
+        // Half a summary is none.
+        Ok(answer?.filter(|_| self.stop.is_none()).map(|answer| answer.kept.visible()))
     }
 }

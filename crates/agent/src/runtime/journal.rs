@@ -77,6 +77,11 @@ impl Event {
         Self { ts: seconds(now_ms), kind: kind.to_owned(), data }
     }
 
+    /// An event whose data are kept as they are: they hold nothing but what was redacted before, or is public.
+    pub(crate) fn as_is(now_ms: i64, kind: &str, data: Value) -> Self {
+        Self { ts: seconds(now_ms), kind: kind.to_owned(), data }
+    }
+
     /// The line that is written.
     pub(crate) fn line(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() + "\n"

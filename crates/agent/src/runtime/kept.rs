@@ -6,11 +6,17 @@
 use serde_json::{Value, json};
 use tollgate_contract::redact::{redact, redact_text};
 use tollgate_protocol::{
-    Bounds, ChatMessage, Extracted, Extractor, History, Role, ToolResult, bounded,
+    Bounds, ChatMessage, Extracted, Extractor, History, Role, ToolResult, bounded, is_deeper,
 };
+
+/// How deep what is recorded may be nested: it stands some levels deeper in its line.
+const DEEPEST: usize = 64;
 
 /// The most bytes of a tool's output that a model is shown, and that is kept.
 const LARGEST_OUTPUT: usize = 32 * 1024;
+
+/// Where the text of arguments stands that are no JSON.
+const UNREADABLE: &str = "unreadable";
 
 /// A call that a model server set apart.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -21,13 +27,33 @@ pub(crate) struct Native {
 }
 
 impl Native {
+    /// As a trace keeps it: arguments that are JSON as JSON, so that they are redacted as what they are.
+    pub(crate) fn written(&self) -> Value {
+        let arguments = tollgate_contract::json::parse(self.arguments.as_bytes()).ok();
+        let arguments = arguments
+            .filter(|value| !is_deeper(value, DEEPEST))
+            .unwrap_or_else(|| json!({UNREADABLE: self.arguments}));
+        json!({"id": self.id, "name": self.name, "arguments": arguments})
+    }
+
+    /// What a trace kept of it.
+    pub(crate) fn read(written: &Value) -> Self {
+        let text = |name: &str| written.get(name).and_then(Value::as_str).unwrap_or_default();
+        let arguments = written.get("arguments").cloned().unwrap_or_default();
+        let arguments = match arguments.get(UNREADABLE).and_then(Value::as_str) {
+            Some(text) => text.to_owned(),
+            None => arguments.to_string(),
+        };
+        Self { id: text("id").to_owned(), name: text("name").to_owned(), arguments }
+    }
+
     fn redacted(&self) -> Self {
         let arguments = match tollgate_contract::json::parse(self.arguments.as_bytes()) {
-            Ok(mut value) => {
+            Ok(mut value) if !is_deeper(&value, DEEPEST) => {
                 redact(&mut value);
                 value.to_string()
             }
-            Err(_) => redact_text(&self.arguments).into_owned(),
+            _ => redact_text(&self.arguments).into_owned(),
         };
         let clean = |text: &str| redact_text(text).into_owned();
         Self { id: clean(&self.id), name: clean(&self.name), arguments }
@@ -112,8 +138,8 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Takes an answer apart.
-    pub(crate) fn read(content: &str, calls: Vec<Native>) -> Self {
-        let mut extractor = Extractor::default();
+    pub(crate) fn read(content: &str, calls: Vec<Native>, is_kept: bool) -> Self {
+        let mut extractor = if is_kept { Extractor::again() } else { Extractor::default() };
         extractor.feed(content);
         let (_, raw) = extractor.finish();
         let kept = raw.redacted();
@@ -146,7 +172,9 @@ pub(crate) fn wires(
 /// A tool's output, as much of it as a model is shown.
 pub(crate) fn shown(output: Value) -> Value {
     let text = output.to_string();
-    if text.len() <= LARGEST_OUTPUT {
+    // What cannot be read again as JSON would make the whole trace unreadable.
+    let is_sound = !is_deeper(&output, DEEPEST) && tollgate_contract::json::check(&output).is_ok();
+    if text.len() <= LARGEST_OUTPUT && is_sound {
         return output;
     }
     json!({"cut_short": bounded(&text, LARGEST_OUTPUT), "bytes": text.len()})

@@ -13,11 +13,13 @@ use tollgate_contract::{
     id::{KeyId, MemoryId, RunId},
     redact::redact_text,
 };
-use tollgate_gate::{Allowance, CallOptions, Gate, Health, Principal, ToolCallResult, Unfinished};
+use tollgate_gate::{
+    Allowance, CallOptions, Clock, Gate, Health, Principal, ToolCallResult, Unfinished,
+};
 use tollgate_memory::{Memory, NewRecord, Query};
 use tollgate_models::Failure;
 use tollgate_policy::Policy;
-use tollgate_protocol::{Extractor, Piece, SessionName};
+use tollgate_protocol::{Extractor, Piece, SessionName, bounded};
 
 use super::{
     journal::kinds,
@@ -29,6 +31,10 @@ use super::{
     },
 };
 
+/// How many memories are made comparable at once, how often that is tried, and how much of each.
+const EMBEDDED: usize = 64;
+const MOST_EMBED_CALLS: usize = 8;
+const LONGEST_EMBEDDED: usize = 4 * 1024;
 /// How many memories are shown.
 const RECALLED: usize = 6;
 
@@ -49,6 +55,8 @@ pub(crate) struct LiveWorld {
     pub(crate) cancel: CancellationToken,
     pub(crate) memory: Arc<Memory>,
     pub(crate) embedding_model: Option<String>,
+    /// The name that vectors are kept under, once it is known.
+    pub(crate) embedded_as: Mutex<Option<String>>,
     pub(crate) listener: Listener,
 }
 
@@ -110,12 +118,25 @@ impl LiveWorld {
         contract.is_ok_and(|contract| contract.side_effect != SideEffect::None)
     }
 
-    async fn embed(&self, texts: &[String]) -> Option<(String, Vec<Vec<f32>>)> {
-        let model = self.embedding_model.as_ref()?;
+    /// What a model makes of texts, and under which name that is kept: vectors of different servers, or of different
+    /// lengths, cannot be compared.
+    async fn embed(&self, texts: &[String]) -> Result<Option<(String, Vec<Vec<f32>>)>, String> {
+        let Some(model) = &self.embedding_model else { return Ok(None) };
+        let texts: Vec<String> = texts.iter().map(|text| bounded(text, LONGEST_EMBEDDED)).collect();
         let call = self.call_of("model.embed", json!({"model": model, "input": texts}), None);
-        let made = self.through_gate(call, Duration::ZERO, Arc::new(|_| {})).await.ok()?;
-        let vectors = serde_json::from_value(made.output.get("vectors")?.clone()).ok()?;
-        Some((model.clone(), vectors))
+        let made = self.through_gate(call, Duration::ZERO, Arc::new(|_| {})).await;
+        let output = made.map_err(|unfinished| match unfinished.failure() {
+            Some(failure) => failure.error.message.clone(),
+            None => "a person must answer first".to_owned(),
+        })?;
+        let vectors = output.output.get("vectors").cloned().unwrap_or_default();
+        let vectors: Vec<Vec<f32>> =
+            serde_json::from_value(vectors).map_err(|error| error.to_string())?;
+        let named = output.output.get("model").and_then(Value::as_str).unwrap_or_default();
+        let length = vectors.first().map_or(0, Vec::len);
+        let kept_as: String = format!("{model}/{named}/{length}").chars().take(150).collect();
+        *self.embedded_as.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept_as.clone());
+        Ok(Some((kept_as, vectors)))
     }
 
     /// Works with the memory on a thread that may block.
@@ -139,13 +160,15 @@ struct Incoming {
     /// What the model's client says of a failure.
     failure: Option<Failure>,
     is_shown: bool,
+    clock: Arc<dyn Clock>,
     listener: Listener,
 }
 
 impl Incoming {
     fn take(&mut self, piece: &Value) {
         if let Some(waits) = waits(piece) {
-            (self.listener)(AgentEvent::step_now(kinds::TOOL_WAIT, waits));
+            let now = self.clock.now_ms();
+            (self.listener)(AgentEvent::step(now, kinds::TOOL_WAIT, waits));
             return;
         }
         if let Some(failure) = piece.get("failure") {
@@ -223,6 +246,7 @@ impl World for LiveWorld {
             first_ms: None,
             failure: None,
             is_shown: ask.is_shown,
+            clock: Arc::clone(self.gate.clock()),
             listener: Arc::clone(&self.listener),
         }));
         let heard = Arc::clone(&incoming);
@@ -286,10 +310,10 @@ impl World for LiveWorld {
         let call_key = self.needs_key(&ask.tool).then_some(ask.call_key);
         let call = self.call_of(&ask.tool, Value::Object(ask.args), call_key);
         let wait = self.approval_wait.unwrap_or(Duration::MAX).min(self.time_left());
-        let listener = Arc::clone(&self.listener);
+        let (listener, clock) = (Arc::clone(&self.listener), Arc::clone(self.gate.clock()));
         let hear = move |piece: Value| {
             if let Some(waits) = waits(&piece) {
-                listener(AgentEvent::step_now(kinds::TOOL_WAIT, waits));
+                listener(AgentEvent::step(clock.now_ms(), kinds::TOOL_WAIT, waits));
             }
         };
         let ended = self.through_gate(call, wait, Arc::new(hear)).await;
@@ -323,8 +347,19 @@ impl World for LiveWorld {
             return Ok(Vec::new());
         }
         let query = query.to_owned();
-        let vector =
-            if self.has_leisure() { self.embed(std::slice::from_ref(&query)).await } else { None };
+        // Without vectors, words find what they can.
+        let vector = if self.has_leisure() {
+            let embedded = self.embed(std::slice::from_ref(&query)).await;
+            embedded.unwrap_or_else(|problem| {
+                tracing::warn!(
+                    problem,
+                    "a question was not made comparable with what is remembered"
+                );
+                None
+            })
+        } else {
+            None
+        };
         // What the session is about helps to find what the words alone do not.
         let text = format!("{query}\n{}", tags.join(" "));
         let found = self
@@ -384,20 +419,57 @@ impl World for LiveWorld {
 }
 
 impl LiveWorld {
-    /// Makes new memories comparable. It is background work: what fails is done another time.
+    /// Makes new memories of this session comparable. It is background work: what fails is done another time, or not at
+    /// all where it fails by itself.
     async fn embed_new(&self) {
-        let Some(model) = self.embedding_model.clone().filter(|_| self.has_leisure()) else {
-            return;
-        };
-        let wanted = model.clone();
-        let missing = self.with_memory(move |memory| memory.without_vector(&wanted, 64)).await;
-        let Ok(missing) = missing else { return };
-        let (ids, texts): (Vec<MemoryId>, Vec<String>) = missing.into_iter().unzip();
-        if texts.is_empty() {
+        if self.embedding_model.is_none() || !self.has_leisure() {
             return;
         }
-        let Some((model, vectors)) = self.embed(&texts).await else { return };
-        let vectors: Vec<(MemoryId, Vec<f32>)> = ids.into_iter().zip(vectors).collect();
+        let known = self.embedded_as.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (session, known) = (self.session.to_string(), known.unwrap_or_default());
+        let missing = self
+            .with_memory(move |memory| memory.without_vector(Some(&session), &known, EMBEDDED))
+            .await;
+        let Ok(missing) = missing else { return };
+        let mut batches = vec![missing];
+        let mut calls = 0;
+        while let Some(mut batch) = batches.pop().filter(|batch| !batch.is_empty()) {
+            calls += 1;
+            if calls > MOST_EMBED_CALLS || self.stop().is_some() {
+                return;
+            }
+            let texts: Vec<String> = batch.iter().map(|(_, text)| text.clone()).collect();
+            match self.embed(&texts).await {
+                Ok(Some((model, vectors))) => self.keep_vectors(model, batch, vectors).await,
+                Ok(None) => return,
+                Err(problem) => {
+                    tracing::warn!(
+                        problem,
+                        texts = batch.len(),
+                        "memories were not made comparable"
+                    );
+                    // One that cannot be done must not hold up the others.
+                    if batch.len() > 1 {
+                        let half = batch.split_off(batch.len() / 2);
+                        batches.extend([batch, half]);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn keep_vectors(
+        &self,
+        model: String,
+        batch: Vec<(MemoryId, String)>,
+        vectors: Vec<Vec<f32>>,
+    ) {
+        let is_usable = |vector: &Vec<f32>| {
+            vector.iter().all(|number| number.is_finite()) && vector.iter().any(|n| *n != 0.0)
+        };
+        let ids = batch.into_iter().map(|(id, _)| id);
+        let vectors: Vec<(MemoryId, Vec<f32>)> =
+            ids.zip(vectors).filter(|(_, vector)| is_usable(vector)).collect();
         let kept = self.with_memory(move |memory| memory.set_vectors(&model, &vectors)).await;
         if let Err(problem) = kept {
             tracing::warn!(problem, "vectors of memories could not be kept");

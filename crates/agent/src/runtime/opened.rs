@@ -1,7 +1,7 @@
 //! A session that is opened for a turn: its checkpoint is loaded, a turn that a crash cut off is closed, and its trace
 //! is ready to be written.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use serde_json::{Value, json};
 use tollgate_contract::{
@@ -43,40 +43,65 @@ pub(super) fn open(
     let failed = |what: &str, problem: &dyn std::fmt::Display| {
         Error::from(Internal::new(format!("the session {} {what}: {problem}", folder.session())))
     };
+    let unwritable = |error: io::Error| failed("has a trace that cannot be written", &error);
     folder.make().map_err(|error| failed("cannot be made", &error))?;
     let settings = folder.settings().map_err(|problem| Error::from(Internal::new(problem)))?;
-    let (mut checkpoint, mut warnings) = folder.load().map_err(unreadable)?;
-    // To read a long trace takes a while; a session that was saved here needs no mending.
-    let events = if saved == Some(checkpoint.revision) {
-        Vec::new()
-    } else {
-        folder.last_events().map_err(|error| failed("has a trace that cannot be read", &error))?
-    };
+    let (checkpoint, mut warnings) = folder.load().map_err(unreadable)?;
     let traces = folder.traces();
-    let writer = traces
-        .append_to_last()
-        .map_err(|error| failed("has a trace that cannot be written", &error))?;
-    let mut writer = match writer {
-        Some(writer) => writer,
-        None => traces
-            .begin(limits)
-            .map_err(|error| failed("has a trace that cannot be written", &error))?,
+    // To read a long trace takes a while; a session that was saved here needs no mending.
+    let read =
+        if saved == Some(checkpoint.revision) { Ok(Vec::new()) } else { folder.last_events() };
+    let (events, last) = match read {
+        Ok(events) => (events, traces.append_to_last().map_err(unwritable)?),
+        Err(problem) => {
+            // The checkpoint is sound. What the trace would tell of a turn behind it is lost, and said to be.
+            warnings.push(format!(
+                "the trace cannot be read ({problem}); a new one is begun, and if the last turn was cut off, what it had come to is not known"
+            ));
+            (Vec::new(), None)
+        }
     };
-    if let Some(turn) = last_turn(&events).filter(|turn| is_cut_off(turn, &checkpoint)) {
-        let mut mended = mend(turn, &checkpoint).ok_or_else(|| {
-            failed("has a turn that was cut off and", &"its trace cannot be read")
-        })?;
+    let writer = match last {
+        Some(writer) => writer,
+        None => traces.begin(limits).map_err(unwritable)?,
+    };
+    let is_new = writer.is_empty();
+    let mut opened = Opened { checkpoint, settings, writer, is_new, tail: Vec::new(), warnings };
+    if let Some(turn) = last_turn(&events) {
+        if is_cut_off(turn, &opened.checkpoint) {
+            opened.mend(folder, turn, now)?;
+        } else if !turn.iter().any(|event| event.kind == kinds::CHECKPOINT) {
+            // It was saved, and its process died before it could say so.
+            opened.tell_saved(now).map_err(unwritable)?;
+        }
+    }
+    Ok(opened)
+}
+
+impl Opened {
+    fn tell_saved(&mut self, now: i64) -> io::Result<()> {
+        let data = saved_event(&self.checkpoint);
+        self.writer.write(&Event::new(now, kinds::CHECKPOINT, data))
+    }
+
+    /// Closes a turn that was cut off.
+    fn mend(&mut self, folder: &SessionFolder, turn: &[Event], now: i64) -> Result<(), Error> {
+        let Some(mut mended) = mend(turn, &self.checkpoint) else {
+            let problem = "the last turn was cut off, and its trace cannot be understood; what it had come to is not known";
+            self.warnings.push(problem.to_owned());
+            return Ok(());
+        };
+        let unwritable = |error: io::Error| {
+            Error::from(Internal::new(format!("a trace cannot be written: {error}")))
+        };
         mended.checkpoint.updated_ts = seconds(now);
-        let unwritable =
-            |error: std::io::Error| failed("has a trace that cannot be written", &error);
         let data = json!({"turn": mended.turn, "unknown_calls": mended.unknown});
-        writer.write(&Event::new(now, kinds::RECOVERED, data)).map_err(unwritable)?;
-        let expected = checkpoint.revision;
+        self.writer.write(&Event::new(now, kinds::RECOVERED, data)).map_err(unwritable)?;
+        let expected = self.checkpoint.revision;
         folder.checkpoint().save(&mended.checkpoint, expected).map_err(unreadable)?;
-        let saved = Event::new(now, kinds::CHECKPOINT, saved_event(&mended.checkpoint));
-        writer.write(&saved).map_err(unwritable)?;
-        checkpoint = mended.checkpoint;
-        warnings.push(match mended.unknown.as_slice() {
+        self.checkpoint = mended.checkpoint;
+        self.tell_saved(now).map_err(unwritable)?;
+        self.warnings.push(match mended.unknown.as_slice() {
             [] => format!("turn {} was cut off; what it had come to is kept", mended.turn),
             calls => format!(
                 "turn {} was cut off while {} ran, and nobody knows whether it took effect; look before it is called again",
@@ -84,9 +109,8 @@ pub(super) fn open(
                 calls.join(", ")
             ),
         });
+        Ok(())
     }
-    let is_new = writer.is_empty();
-    Ok(Opened { checkpoint, settings, writer, is_new, tail: Vec::new(), warnings })
 }
 
 pub(super) fn saved_event(checkpoint: &Checkpoint) -> Value {
@@ -113,7 +137,12 @@ pub(super) struct LiveSink {
 impl Sink for LiveSink {
     fn write(&mut self, kind: &str, data: Value) -> Result<(), String> {
         let event = Event::new(self.clock.now_ms(), kind, data);
-        self.writer.write(&event).map_err(|error| error.to_string())?;
+        let mut written = self.writer.write(&event);
+        if kind == kinds::TURN_START {
+            // What a person said survives also the loss of power.
+            written = written.and_then(|()| self.writer.sync());
+        }
+        written.map_err(|error| error.to_string())?;
         (self.listener)(AgentEvent::Step(event));
         Ok(())
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tollgate_protocol::{
     BlockKind, ChatMessage, Checkpoint, Extracted, Limits, NotesPatch, Role, Segment, ToolResult,
-    bounded,
+    bound_exchange, bounded,
 };
 
 use super::{
@@ -69,10 +69,15 @@ pub(crate) fn mend(turn: &[Event], before: &Checkpoint) -> Option<Mended> {
         said.push(Said::by_tool(&result, &result, false).kept);
         unknown.push(tool.to_owned());
     }
-    let why = "(no answer: the gate stopped during this turn; what is above had happened)";
-    said.push(ChatMessage::new(Role::Assistant, why));
+    // A turn that was done and whose checkpoint was lost has its answer.
+    if !turn.iter().any(|event| event.kind == kinds::TURN_DONE) {
+        let why = "(no answer: the gate stopped during this turn; what is above had happened)";
+        said.push(ChatMessage::new(Role::Assistant, why));
+    }
     let said = said.into_iter();
-    let said = said.map(|one| ChatMessage::new(one.role, bounded(&one.content, most)));
+    let mut said: Vec<ChatMessage> =
+        said.map(|one| ChatMessage::new(one.role, bounded(&one.content, most))).collect();
+    bound_exchange(&mut said, &setup.bounds());
     checkpoint.recent_messages.extend(said);
     checkpoint.revision = setup.revision + 1;
     checkpoint.trace_tail = setup.trace_tail;

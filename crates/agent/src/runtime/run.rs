@@ -58,9 +58,9 @@ pub enum AgentEvent {
 }
 
 impl AgentEvent {
-    /// A step that no trace has: when it happened is of no consequence.
-    pub(crate) fn step_now(kind: &str, data: Value) -> Self {
-        Self::Step(Event::new(0, kind, data))
+    /// A step that no trace has.
+    pub(crate) fn step(now_ms: i64, kind: &str, data: Value) -> Self {
+        Self::Step(Event::new(now_ms, kind, data))
     }
 }
 
@@ -191,7 +191,21 @@ impl Runtime {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
-        Self { inner: Arc::new(inner) }
+        let runtime = Self { inner: Arc::new(inner) };
+        runtime.bind_roots();
+        runtime
+    }
+
+    /// Lets the roots hold that were decided before: also calls outside of turns work there.
+    fn bind_roots(&self) {
+        for session in SessionFolder::list(&self.inner.folder).unwrap_or_default() {
+            let settings = self.folder(&session).settings().unwrap_or_default();
+            if let Some(root) = settings.root
+                && let Err(problem) = (self.inner.bind_root)(session.as_str(), Some(&root))
+            {
+                tracing::warn!(%session, problem, "the root of a session cannot be used");
+            }
+        }
     }
 
     /// Lets another configuration hold for the turns to come.
@@ -276,6 +290,12 @@ impl Runtime {
         settings: &SessionSettings,
     ) -> Result<(), Error> {
         by.require(KeyScope::Admin)?;
+        if self.inner.running().contains_key(session) {
+            let problem = format!(
+                "a turn is running in the session {session}; wait for it, or cancel it first"
+            );
+            return Err(Conflict::new(Clean::already(problem)).into());
+        }
         if let Some(budget) = &settings.budget {
             budget
                 .check()
@@ -367,6 +387,8 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // Whoever watched for a cancellation is done.
+        self.cancel.cancel();
         self.inner.running().remove(&self.session);
     }
 }
@@ -413,6 +435,9 @@ impl Inner {
     /// Lets what was decided for a session hold.
     fn apply(&self, session: &SessionName, settings: &SessionSettings) -> Result<(), Error> {
         (self.bind_root)(session.as_str(), settings.root.as_deref()).map_err(invalid)?;
+        if !matches!(settings.model, Some(ModelChoice::Own(_))) {
+            self.models.forget_session(session.as_str());
+        }
         if let Some(ModelChoice::Own(config)) = &settings.model {
             self.models
                 .set_for_session(session.as_str(), &own_model(session), (**config).clone())
@@ -531,12 +556,12 @@ impl Inner {
                 "session": session, "key": by.account(), "version": env!("CARGO_PKG_VERSION"),
                 "checkpoint": opened.checkpoint,
             });
-            opened.writer.write(&Event::new(now, kinds::SESSION, head)).map_err(unwritable)?;
+            opened.writer.write(&Event::as_is(now, kinds::SESSION, head)).map_err(unwritable)?;
             known.tools_sha256.clear();
         }
         if known.tools_sha256 != tools_sha256 {
             let data = json!({"sha256": tools_sha256, "tools": tools});
-            opened.writer.write(&Event::new(now, kinds::TOOLS, data)).map_err(unwritable)?;
+            opened.writer.write(&Event::as_is(now, kinds::TOOLS, data)).map_err(unwritable)?;
             tools_sha256.clone_into(&mut known.tools_sha256);
         }
         let name = opened.writer.name();
@@ -555,6 +580,14 @@ impl Inner {
         settings: &SessionSettings,
         wanted: Option<&str>,
     ) -> Result<ModelInfo, Error> {
+        // What an operator has decided for a session, its caller does not change.
+        if let (Some(wanted), Some(chosen)) = (wanted, &settings.model)
+            && *chosen != ModelChoice::Named(wanted.to_owned())
+        {
+            let problem =
+                format!("the session {session} has a model of its own; leave `model` out");
+            return Err(invalid(problem));
+        }
         let name = match (wanted, &settings.model) {
             (Some(wanted), _) => Some(wanted.to_owned()),
             (None, Some(ModelChoice::Named(name))) => Some(name.clone()),
@@ -653,6 +686,7 @@ impl Inner {
             cancel: place.cancel.clone(),
             memory: Arc::clone(&self.memory),
             embedding_model: config.embedding_model.clone(),
+            embedded_as: Mutex::default(),
             listener: Arc::clone(listener),
         }
     }
@@ -664,20 +698,21 @@ impl Inner {
         expected: u64,
         sink: &mut LiveSink,
     ) -> Result<(), Error> {
+        // First what leads to the checkpoint, then the checkpoint.
+        sink.writer
+            .sync()
+            .map_err(|error| Internal::new(format!("the trace cannot be written: {error}")))?;
         let (file, to_save) = (folder.checkpoint(), checkpoint.clone());
         let saved = tokio::task::spawn_blocking(move || file.save(&to_save, expected)).await;
         saved.map_err(|_| Internal::new("saving a session ended early"))?.map_err(unreadable)?;
         if let Some(known) = self.known().get_mut(folder.session()) {
             known.revision = Some(checkpoint.revision);
         }
-        let data = saved_event(checkpoint);
-        // It is saved; that its record cannot be written is told by the next turn.
-        if let Err(problem) = sink.write(kinds::CHECKPOINT, data) {
+        // It is saved; that its record cannot be written is made good when the session is opened again.
+        if let Err(problem) = sink.write(kinds::CHECKPOINT, saved_event(checkpoint)) {
             tracing::warn!(problem, "the end of a turn is missing in its trace");
         }
-        sink.writer
-            .sync()
-            .map_err(|error| Internal::new(format!("the trace cannot be written: {error}")).into())
+        Ok(())
     }
 }
 

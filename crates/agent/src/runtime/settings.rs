@@ -41,6 +41,9 @@ impl Budget {
     /// The most seconds that any turn may take: a day.
     pub const MOST_SECONDS: u64 = 24 * 60 * 60;
 
+    /// The most tokens, and the most millionths of a dollar.
+    pub const MOST: u64 = 1_000_000_000_000;
+
     /// This one, filled up with another where it says nothing.
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -74,6 +77,11 @@ impl Budget {
         }
         if self.seconds.is_some_and(|seconds| !(1..=Self::MOST_SECONDS).contains(&seconds)) {
             return Err(("seconds", format!("is from 1 to {}", Self::MOST_SECONDS)));
+        }
+        for (name, amount) in [("tokens", self.tokens), ("usd_micros", self.usd_micros)] {
+            if amount.is_some_and(|amount| amount > Self::MOST) {
+                return Err((name, format!("is at most {}", Self::MOST)));
+            }
         }
         if self.tokens == Some(0) {
             return Err(("tokens", "is at least 1".to_owned()));

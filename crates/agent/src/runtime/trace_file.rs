@@ -82,6 +82,9 @@ impl TraceFiles {
             line.clear();
             let read = io::Read::take(&mut reader, LONGEST_LINE).read_until(b'\n', &mut line);
             let read = read.map_err(|error| wrong(number, error.to_string()))?;
+            if u64::try_from(read).is_ok_and(|read| read >= LONGEST_LINE) {
+                return Err(wrong(number, "the line is too long".to_owned()));
+            }
             if read == 0 || line.last() != Some(&b'\n') {
                 break;
             }

@@ -228,7 +228,13 @@ impl<'a, W: World> Turn<'a, W> {
         let query = self.said.first().map(|said| said.kept.content.clone()).unwrap_or_default();
         let found = self.world.recall(&query, &self.checkpoint.state.memory_tags).await;
         let (items, problem) = match found {
-            Ok(items) => (items, None),
+            // What is shown is what is kept: an excerpt may have put together what looks like a secret.
+            Ok(mut items) => {
+                for item in &mut items {
+                    item.excerpt = redact_text(&item.excerpt).into_owned();
+                }
+                (items, None)
+            }
             // What is remembered helps; a turn goes on without it.
             Err(problem) => (Vec::new(), Some(problem)),
         };
@@ -482,7 +488,7 @@ impl<'a, W: World> Turn<'a, W> {
         ended: &ModelEnded,
     ) -> Result<Answer, String> {
         let said = &ended.said;
-        let answer = Answer::read(&said.content, said.calls.clone());
+        let answer = Answer::read(&said.content, said.calls.clone(), ended.is_kept);
         if let Some((pieces, bytes, first_ms)) = ended.stream {
             let data = json!({
                 "role": role, "round": round, "attempt": attempt,
@@ -501,10 +507,11 @@ impl<'a, W: World> Turn<'a, W> {
         } else {
             redact_text(&bounded(&said.reasoning, KEPT_REASONING)).into_owned()
         };
+        let native_calls: Vec<Value> = answer.kept_calls.iter().map(Native::written).collect();
         let done = json!({
             "role": role, "round": round, "attempt": attempt,
             "call_id": ended.call_id, "ok": ended.failed.is_none(),
-            "segments": answer.kept.segments, "native_calls": answer.kept_calls,
+            "segments": answer.kept.segments, "native_calls": native_calls,
             "reasoning": reasoning, "finish": said.finish,
             "usage": {
                 "input_tokens": said.input_tokens, "output_tokens": said.output_tokens,
@@ -654,20 +661,50 @@ impl Item {
 /// The calls of an answer: those that its server set apart, else those of its first block that can be read.
 fn planned(answer: &Answer) -> Vec<Item> {
     let (kept, natives) = plan_of(&answer.kept.segments, &answer.kept_calls);
-    let (raw, _) = plan_of(&answer.raw.segments, &answer.calls);
-    let mut inputs = raw.items.into_iter().map(|item| item.ok().map(|call| call.args));
     kept.items
         .into_iter()
         .enumerate()
         .map(|(place, item)| {
-            let input = inputs.next().flatten();
-            let call = item.map(|call| {
-                let args = input.unwrap_or_else(|| call.args.clone());
-                (call, args)
+            let call = item.and_then(|call| {
+                let (id, tool) = (call.id.clone(), call.tool.clone());
+                if tool.starts_with("model.") {
+                    let problem = "models are asked by the runtime alone".to_owned();
+                    return Err(Rejected { id, tool, problem });
+                }
+                let input = raw_input(answer, place, natives);
+                // Redaction changes no shape: what is kept as an object was one.
+                let problem = "its arguments cannot be told from what is kept of them".to_owned();
+                input.map(|input| (call, input)).ok_or(Rejected { id, tool, problem })
             });
             Item { call, is_native: place < natives }
         })
         .collect()
+}
+
+/// The input of a call as the model wrote it, by the call's place. What is kept of it is never what is called.
+fn raw_input(
+    answer: &Answer,
+    place: usize,
+    natives: usize,
+) -> Option<serde_json::Map<String, Value>> {
+    let args = match place.checked_sub(natives) {
+        None => {
+            let text = answer.calls.get(place)?.arguments.trim();
+            let text = if text.is_empty() { "{}" } else { text };
+            tollgate_contract::json::parse(text.as_bytes()).ok()?
+        }
+        Some(place) => {
+            let first = answer.raw.segments.iter().find_map(|segment| match segment {
+                Segment::Json { kind: BlockKind::ToolCalls, payload } => Some(payload),
+                _ => None,
+            })?;
+            first.get(place)?.get("args")?.clone()
+        }
+    };
+    match args {
+        Value::Object(args) => Some(args),
+        _ => None,
+    }
 }
 
 /// The plan of an answer, and how many of its items the server set apart.

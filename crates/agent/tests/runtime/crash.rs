@@ -60,6 +60,8 @@ fn dies(place: &Place, url: &str, at: &str) -> bool {
         .output()
         .unwrap()
         .status;
+    // A child that fails otherwise would show nothing.
+    assert!(status.success() || std::os::unix::process::ExitStatusExt::signal(&status) == Some(6));
     !status.success()
 }
 
@@ -171,9 +173,15 @@ async fn a_turn_that_was_saved_but_whose_trace_lacks_the_last_line_is_no_crash()
     let cut = text.trim_end().rfind('\n').unwrap();
     assert!(text.get(cut..).unwrap().contains(kinds::CHECKPOINT));
     std::fs::write(&file, text.get(..=cut).unwrap()).unwrap();
+    // As after a restart: nothing is known of the session but its files.
+    drop(stage);
+    let stage = place.open(&model.url(), &setting).await;
     let report = stage.say("go on").await;
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
     assert_eq!(stage.checkpoint().revision, 2);
+    for turn in replay_turn(&stage.session(), 2).await.unwrap() {
+        assert!(turn.is_same(), "turn {}: {:?}", turn.turn, turn.divergence);
+    }
 }
 
 #[tokio::test]
@@ -190,5 +198,11 @@ async fn a_damaged_checkpoint_is_told_and_the_turn_is_mended_from_the_trace() {
     assert!(report.warnings[1].contains("turn 2 was cut off"), "{:?}", report.warnings);
     let said = stage.checkpoint().recent_messages;
     assert_eq!(said.iter().filter(|one| one.content == "go on").count(), 2);
+    // The turn was done, so its answer is there and nothing says that it is missing.
+    assert_eq!(said.iter().filter(|one| one.content == "Here again.").count(), 2);
+    assert!(!said.iter().any(|one| one.content.starts_with("(no answer")));
     assert_eq!(stage.checkpoint().revision, 3);
+    for turn in replay_turn(&stage.session(), 3).await.unwrap() {
+        assert!(turn.is_same(), "turn {}: {:?}", turn.turn, turn.divergence);
+    }
 }

@@ -1,17 +1,31 @@
 //! Models that answer with anything, and servers that do not answer at all. A turn ends, in order, whatever comes.
 
 use serde_json::{Value, json};
-use tollgate_agent::runtime::{TurnRequest, kinds, replay_turn};
+use tollgate_agent::runtime::{Budget, BudgetDefaults, TurnRequest, kinds, replay_turn};
 use tollgate_protocol::Role;
 
 use crate::stage::{Play, Setting, call, calls, notes, says};
 
 /// Runs one turn whose answers are these, and checks what must hold of every turn.
 async fn survives(script: Value) -> (Play, tollgate_agent::runtime::TurnReport) {
+    survives_within(script, 30).await
+}
+
+/// The same with a server whose silence is borne for so many seconds.
+async fn survives_within(
+    script: Value,
+    seconds: u64,
+) -> (Play, tollgate_agent::runtime::TurnReport) {
     let mut setting = Setting::new(script);
-    setting.model = Box::new(|model| {
-        model.idle_timeout_seconds = 1;
-        model.first_timeout_seconds = Some(1);
+    setting.config.default_budget = BudgetDefaults::On(Budget {
+        rounds: Some(16),
+        tokens: Some(5_000_000),
+        seconds: Some(600),
+        ..Budget::default()
+    });
+    setting.model = Box::new(move |model| {
+        model.idle_timeout_seconds = seconds;
+        model.first_timeout_seconds = Some(seconds);
     });
     let play = Play::with(setting).await;
     let report = play.say("go").await;
@@ -59,6 +73,56 @@ async fn blocks_that_cannot_be_read_are_told_to_the_model_and_call_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_nested_deep_leaves_a_trace_that_can_be_read() {
+    let deep = format!("{}{}", "[".repeat(125), "]".repeat(125));
+    let block = |kind: &str| format!("<<<{kind}>>>{{\"a\":{deep}}}<<<END_{kind}>>>");
+    let call = calls(&json!([{"id": "a", "tool": "text.deep", "args": {"text": "x"}}]));
+    let native =
+        json!([{"id": "n", "name": "text.give", "arguments": format!("{{\"text\":{deep}}}")}]);
+    let script = json!({"replies": [
+        {"content": block("NOTES_JSON")},
+        {"content": block("TOOL_CALLS_JSON")}, {"content": "Sorry."},
+        {"content": call}, {"content": "Read."},
+        {"content": "", "tool_calls": native}, {"content": "Done."},
+    ]});
+    let play = Play::new(script).await;
+    for text in ["one", "two", "three", "four"] {
+        assert!(play.say(text).await.ok);
+    }
+    for turn in replay_turn(&play.stage.session(), 4).await.unwrap() {
+        assert!(turn.is_same(), "{:?}", turn.divergence);
+    }
+}
+
+#[tokio::test]
+async fn a_trace_that_cannot_be_read_does_not_lock_a_session_out() {
+    let play = Play::new(json!({"loop": true, "replies": [{"content": "Fine."}]})).await;
+    play.say("one").await;
+    let file = play.place.path().join("sessions/notes/trace/000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("\"kind\"", "\"kin", 1)).unwrap();
+    // As after a restart: nothing is known of the session but its files.
+    let place = play.place;
+    drop(play.stage);
+    let stage = place.open(&play.model.url(), &Setting::new(Value::Null)).await;
+    let report = stage.say("two").await;
+    assert!(report.ok && report.warnings[0].contains("the trace cannot be read"), "{report:?}");
+    assert_eq!(stage.checkpoint().revision, 2);
+    assert!(replay_turn(&stage.session(), 2).await.is_err());
+}
+
+#[tokio::test]
+async fn models_are_asked_by_the_runtime_alone() {
+    let ask = calls(
+        &json!([{"id": "a", "tool": "model.chat", "args": {"messages": [{"role": "user", "content": "x"}]}}]),
+    );
+    let (play, report) = survives(says(&[&ask, "Done."])).await;
+    assert!(report.ok);
+    assert_eq!(told(&play), ["models are asked by the runtime alone"]);
+    assert_eq!(play.model.requests().len(), 2);
+}
+
+#[tokio::test]
 async fn a_second_block_does_not_count() {
     let content = format!("{}{}", call("note.append", "first"), call("note.append", "second"));
     let (play, _) = survives(says(&[&content, "Done."])).await;
@@ -91,7 +155,7 @@ async fn thousands_of_calls_and_huge_answers_are_cut() {
         .map(|n| json!({"id": n.to_string(), "tool": "text.give", "args": {"text": "x"}}))
         .collect();
     let (play, report) = survives(says(&[&calls(&Value::Array(many)), "Done."])).await;
-    assert!(report.ok);
+    assert!(report.ok, "{report:?}");
     assert_eq!(report.totals.tool_calls, 32);
     assert!(told(&play)[0].contains("at most 32 calls"));
 
@@ -100,12 +164,13 @@ async fn thousands_of_calls_and_huge_answers_are_cut() {
     assert!(report.text.len() <= huge.len());
     assert!(play.stage.checkpoint().recent_messages[1].content.len() < 20_000);
 
-    let native: Vec<Value> = (0..300)
+    let native: Vec<Value> = (0..100)
         .map(|n| json!({"id": format!("n{n}"), "name": "note.append", "arguments": {"text": "x"}}))
         .collect();
     let script = json!({"replies": [{"content": "", "tool_calls": native}, {"content": "End."}]});
     let (play, _) = survives(script).await;
-    assert!(play.stage.marks().len() <= 32, "{}", play.stage.marks().len());
+    assert_eq!(play.stage.marks().len(), 32);
+    assert!(told(&play).iter().any(|told| told.contains("the others were left out")));
 }
 
 #[tokio::test]
@@ -151,7 +216,7 @@ async fn a_server_in_trouble_is_asked_again_and_then_the_turn_says_why() {
     ] {
         // At once: most of the time goes by in pauses.
         cases.spawn(async move {
-            let (play, report) = survives(script).await;
+            let (play, report) = survives_within(script, 1).await;
             assert!(!report.ok, "{what}");
             let error = report.error.unwrap();
             assert!(!error.message.is_empty(), "{what}");

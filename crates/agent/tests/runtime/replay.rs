@@ -36,6 +36,18 @@ fn script() -> Value {
         reply(format!("Fine.{}", notes(&json!({"actions": ["condense_now", "nonsense"]})))),
         reply(format!("{}{}", call("text.fail", &format!("Bearer {SECRET}")), notes(&json!([1])))),
         reply("End.".to_owned()),
+        reply(calls(&json!([
+            {"id": "c1", "tool": "text.confirm", "args": {"confirm": true, "token": null}},
+            {"id": "c2", "tool": "text.confirm", "args": {"confirm": true, "token": SECRET}},
+        ]))),
+        {"content": "", "tool_calls": [
+            {"id": "n1", "name": "text.confirm", "arguments": {"confirm": true, "token": null}},
+            {"id": "n2", "name": "text.give", "arguments": {"text": format!("--token\n{SECRET}")}},
+            {"id": "n3", "name": "text.give", "arguments": "{broken"},
+        ]},
+        reply(format!("{}{}", "long words of an answer ".repeat(1500), notes(&json!({
+            "set_goals": ["--token\nabc"], "set_episode_summary": "password=\nhunter2",
+        })))),
     ]})
 }
 

@@ -38,6 +38,15 @@ pub(crate) struct Text {
     text: String,
 }
 
+/// Names that redaction knows, with values that it lets stand.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Confirm {
+    confirm: bool,
+    #[serde(default)]
+    token: Option<String>,
+}
+
 /// How a stage is set up.
 pub(crate) struct Setting {
     pub(crate) script: Value,
@@ -266,6 +275,18 @@ fn tools(folder: &Path) -> Packs {
         .effects(SideEffect::None, CostEffect::None)
         .build()
         .unwrap();
+    let deep = Declaration::<Text, Value>::new("text.deep", "Gives something nested.")
+        .permissions(vec![Permission::READ])
+        .behaviours(none)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap();
+    let confirm = Declaration::<Confirm, Value>::new("text.confirm", "Gives what it was given.")
+        .permissions(vec![Permission::READ])
+        .behaviours(none)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap();
     let hang = Declaration::<Text, Value>::new("text.hang", "Never ends by itself.")
         .permissions(vec![Permission::READ])
         .behaviours(none)
@@ -284,6 +305,12 @@ fn tools(folder: &Path) -> Packs {
                 }
                 Ok(json!({"appended": input.text}))
             }
+        })
+        .add(deep, |_: Text, _| async move {
+            Ok((0..200).fold(json!({"number": 1e300}), |inner, _| json!([inner])))
+        })
+        .add(confirm, |input: Confirm, _| async move {
+            Ok(json!({"confirm": input.confirm, "token": input.token, "pin": 7}))
         })
         .add(give, |input: Text, _| async move { Ok(json!({"text": input.text})) })
         .add(fail, |input: Text, context| async move {

@@ -279,7 +279,7 @@ async fn time_and_a_person_stop_a_turn_in_the_middle() {
         {"content": format!("{}{}", notes(&json!({"set_goals": ["kept"]})), call("text.hang", "x"))},
     ]});
     let play = Play::new(script).await;
-    let budget = Budget { seconds: Some(1), ..Budget::default() };
+    let budget = Budget { seconds: Some(4), ..Budget::default() };
     let report = play.stage.ask(TurnRequest { budget, ..TurnRequest::new("go") }).await.unwrap();
     assert_eq!((report.ok, report.stop), (false, Some(Stop::Time)));
     // What was noted before it was stopped counts.
@@ -500,8 +500,6 @@ async fn memories_are_found_by_meaning_where_a_server_gives_vectors() {
     let embedded =
         play.model.requests().iter().filter(|seen| seen.path.contains("embeddings")).count();
     assert!(embedded > 0);
-    let waiting = play.stage.runtime.memory().without_vector("fake", 10).unwrap();
-    assert!(waiting.is_empty(), "{waiting:?}");
     play.say("when do tulips bloom").await;
     let retrieval = play.stage.of_kind(kinds::RETRIEVAL).pop().unwrap();
     assert!(retrieval["items"][0]["excerpt"].as_str().unwrap().contains("tulips"), "{retrieval}");

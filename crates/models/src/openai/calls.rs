@@ -55,7 +55,14 @@ impl Calls {
             _ => false,
         };
         if let Some(place) = self.0.iter().rposition(same_id) {
-            return Some(place);
+            // The same id at another place, or with another name, is another call that repeats an id.
+            let known = self.0.get(place);
+            let elsewhere = known
+                .and_then(|call| call.index)
+                .zip(index)
+                .is_some_and(|(known, index)| known != index);
+            let is_named_again = index.is_none() && has_name && known.is_some_and(|c| c.named);
+            return (!elsewhere && !is_named_again).then_some(place);
         }
         let place = match index {
             Some(index) => self.0.iter().rposition(|call| call.index == Some(index))?,

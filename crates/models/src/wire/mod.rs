@@ -82,7 +82,7 @@ impl Hide {
         Self(Some(secret))
     }
 
-    /// What a server says, fit to be shown.
+    /// What a server says, fit to be shown. It must be whole: of a key that was cut, the beginning would stay.
     pub(crate) fn clean(&self, text: &str) -> Clean {
         let secret = self.0.as_ref().map(|secret| secret.expose()).filter(|it| !it.is_empty());
         match secret {
@@ -90,7 +90,15 @@ impl Hide {
             None => Clean::new(text),
         }
     }
+
+    /// The first of what a server says, without the key.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        self.clean(text).as_str().chars().take(MOST_WORDS).collect()
+    }
 }
+
+/// How much of a server's words is shown.
+const MOST_WORDS: usize = 2_000;
 
 /// How far an answer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Reading a body within its bounds.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -65,8 +65,9 @@ impl Incoming {
     /// As much of it as comes without trouble: the words of a refusal.
     pub(super) async fn words(mut self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let patience = WORDS.min(self.limits.idle);
-        while let Some(Ok(Some(piece))) = self.next_within(patience).await {
+        let (patience, since) = (WORDS.min(self.limits.idle), Instant::now());
+        let left = || patience.saturating_sub(since.elapsed());
+        while let Some(Ok(Some(piece))) = self.next_within(left()).await {
             let room = most.saturating_sub(bytes.len());
             bytes.extend(piece.iter().take(room));
             if bytes.len() >= most {

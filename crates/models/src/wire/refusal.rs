@@ -11,9 +11,6 @@ use crate::error::ModelError;
 /// The longest wait that is believed.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How much of a server's words is looked at.
-const MOST_WORDS: usize = 2_000;
-
 /// The error for an answer that is no success.
 pub(crate) fn refused(
     status: u16,
@@ -21,7 +18,7 @@ pub(crate) fn refused(
     body: &[u8],
     hide: &Hide,
 ) -> ModelError {
-    let words = words(body);
+    let words = hide.shown(&words(body));
     let said = |hint: &str| hide.clean(&format!("{words}{hint}"));
     match status {
         300..=399 => ModelError::Refused {
@@ -50,7 +47,8 @@ pub(crate) fn refused_by_word(error: &Value, hide: &Hide) -> ModelError {
         code => code.as_u64(),
     });
     let kinds = format!("{} {}", word("type"), word("code"));
-    let said = hide.clean(&message(error).unwrap_or_else(|| "it gave no reason".to_owned()));
+    let said = message(error).map(|said| hide.shown(&said));
+    let said = hide.clean(&said.unwrap_or_else(|| "it gave no reason".to_owned()));
     let status = match code.and_then(|code| u16::try_from(code).ok()) {
         Some(status @ 400..=599) => status,
         _ if kinds.contains("rate_limit") => 429,
@@ -102,14 +100,13 @@ fn words(body: &[u8]) -> String {
     if head.starts_with('<') || head.to_ascii_lowercase().contains("<html") {
         return "it answered with a web page".to_owned();
     }
-    text.chars().take(MOST_WORDS).collect()
+    text.to_owned()
 }
 
 /// Where servers put their words.
 fn message(json: &Value) -> Option<String> {
-    let cut = |text: &str| text.chars().take(MOST_WORDS).collect::<String>();
     match json {
-        Value::String(text) if !text.trim().is_empty() => Some(cut(text)),
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
         Value::Object(members) => {
             ["error", "message", "detail"].iter().find_map(|name| message(members.get(*name)?))
         }

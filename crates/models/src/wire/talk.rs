@@ -1,6 +1,9 @@
 //! One question and its answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 use tokio::{sync::OnceCell, time::timeout};
@@ -162,12 +165,15 @@ impl<P: Protocol> Inner<P> {
     ) -> Result<(), ModelError> {
         let mut events = Events::default();
         let mut whole = Vec::new();
+        let mut finished: Option<Instant> = None;
         loop {
             let piece = match decoder.progress() {
                 Progress::Going => incoming.next().await?,
                 // The answer is whole. What is still missing is nice to have.
                 Progress::Finished => {
-                    let afterwards = AFTERWARDS.min(self.limits.idle);
+                    let since = *finished.get_or_insert_with(Instant::now);
+                    let afterwards =
+                        AFTERWARDS.min(self.limits.idle).saturating_sub(since.elapsed());
                     match incoming.next_within(afterwards).await {
                         Some(Ok(piece)) => piece,
                         Some(Err(error @ ModelError::TooLarge(_))) => return Err(error),

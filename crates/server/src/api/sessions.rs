@@ -1,6 +1,13 @@
 //! Agent sessions: what there is, what was decided for them, and their turns, whole or as they happen.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     http::{HeaderMap, Method, header},
@@ -34,6 +41,9 @@ use crate::{
 
 /// How long a stream waits for its first event: what cannot run at all is then an answer with a status of its own.
 const SOON: Duration = Duration::from_secs(5);
+
+/// The most that waits for somebody who reads slowly, in bytes.
+const MOST_WAITING: usize = 32 * 1024 * 1024;
 
 /// The most roles of a session.
 const MOST_ROLES: usize = 8;
@@ -303,6 +313,8 @@ enum Told {
 struct Listening {
     app: Arc<App>,
     heard: UnboundedReceiver<Told>,
+    /// What was told and not heard yet, in bytes.
+    waiting: Arc<AtomicUsize>,
     first: Option<Told>,
     is_over: bool,
     _leaves: DropGuard,
@@ -321,10 +333,20 @@ async fn turn(ask: Ask<Nothing, Json<NewTurn>>) -> Result<Response, Failed> {
     let (tell, mut heard) = unbounded_channel();
     let cancel = CancellationToken::new();
     let leaves = cancel.clone().drop_guard();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (counted, gives_up) = (Arc::clone(&waiting), cancel.clone());
     tokio::spawn(async move {
         let teller = tell.clone();
-        // Nobody listens any more only when the turn is being cancelled.
-        let listener = Arc::new(move |event| drop(teller.send(Told::Event(event))));
+        let listener = Arc::new(move |event: AgentEvent| {
+            let size = weight(&event);
+            // Whoever has stopped reading has gone away, as far as a turn is concerned.
+            if counted.fetch_add(size, Ordering::Relaxed) + size > MOST_WAITING {
+                gives_up.cancel();
+                return;
+            }
+            // Nobody listens any more only when the turn is being cancelled.
+            let _ = teller.send(Told::Event(event));
+        });
         let ended = agents.run_until(&by, &session, request, listener, cancel).await;
         let _ = tell.send(Told::Ended(ended));
     });
@@ -333,12 +355,23 @@ async fn turn(ask: Ask<Nothing, Json<NewTurn>>) -> Result<Response, Failed> {
         return Err(error.into());
     }
     let open = Open::new(&app);
-    let listening = Listening { app, heard, first, is_over: false, _leaves: leaves, _open: open };
+    let listening =
+        Listening { app, heard, waiting, first, is_over: false, _leaves: leaves, _open: open };
     let events = stream::unfold(listening, async |mut listening| {
         let event = listening.next().await?;
         Some((Ok::<_, Error>(event), listening))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// What an event takes while it waits to be read, about.
+fn weight(event: &AgentEvent) -> usize {
+    let text = match event {
+        AgentEvent::Text(text) | AgentEvent::Reasoning(text) => text.len(),
+        AgentEvent::Retract => 0,
+        AgentEvent::Step(step) => step.data.to_string().len(),
+    };
+    text + 128
 }
 
 /// Does the caller want events as they happen?
@@ -360,6 +393,9 @@ impl Listening {
             Some(told) => told,
             None => self.heard.recv().await?,
         };
+        if let Told::Event(event) = &told {
+            self.waiting.fetch_sub(weight(event), Ordering::Relaxed);
+        }
         let (name, data) = match told {
             Told::Event(AgentEvent::Text(text)) => ("delta", json!({"text": text})),
             Told::Event(AgentEvent::Reasoning(text)) => ("delta", json!({"reasoning": text})),

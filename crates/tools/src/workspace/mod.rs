@@ -58,6 +58,8 @@ pub struct Workspaces {
     /// The data folder, which no root may hold.
     data: PathBuf,
     place: Place,
+    /// The configuration, which no root may hold.
+    configuration: Option<PathBuf>,
     /// The roots of sessions that an operator chose one for.
     bound: Arc<RwLock<HashMap<String, PathBuf>>>,
     quota: Quota,
@@ -99,12 +101,34 @@ impl Workspaces {
             None => Place::Each(place::beside(data)?),
         };
         let (bound, known) = (Arc::default(), Arc::default());
-        Ok(Self { data: data.to_owned(), place, bound, quota, known })
+        Ok(Self { data: data.to_owned(), configuration: None, place, bound, quota, known })
+    }
+
+    /// Keeps the file with the gate's configuration out of every root that somebody chooses: it is read again when it
+    /// changes.
+    pub fn keeping(mut self, configuration: Option<&Path>) -> Result<Self, WorkspaceError> {
+        self.configuration = configuration
+            .map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
+        if let Place::One(root) = &self.place {
+            self.check(root)?;
+        }
+        Ok(self)
+    }
+
+    fn check(&self, root: &Path) -> Result<(), WorkspaceError> {
+        match &self.configuration {
+            Some(file) if file.starts_with(root) => Err(WorkspaceError::HoldsConfiguration {
+                root: root.to_owned(),
+                file: file.clone(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// From now on a folder is the root of this session, if it may be one; without a folder, the usual one is again.
     pub fn bind(&self, session: &str, root: Option<&Path>) -> Result<(), WorkspaceError> {
         let root = root.map(|root| place::chosen(&self.data, root)).transpose()?;
+        root.as_deref().map_or(Ok(()), |root| self.check(root))?;
         let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
         match root {
             Some(root) => bound.insert(session.to_owned(), root),

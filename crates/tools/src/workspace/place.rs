@@ -42,6 +42,14 @@ pub enum WorkspaceError {
         /// The data folder.
         data: PathBuf,
     },
+    /// The gate's own configuration would be the agent's.
+    #[error("the workspace {} holds the configuration {}, which an agent could rewrite; keep it elsewhere, or name another folder", .root.display(), .file.display())]
+    HoldsConfiguration {
+        /// The folder that was named.
+        root: PathBuf,
+        /// The file.
+        file: PathBuf,
+    },
     /// The thread that opens it ended.
     #[error("the workspace could not be opened ({0}); try again")]
     Stopped(String),

@@ -113,7 +113,7 @@ impl Talk {
         let session = super::session(&args.session)?;
         let (settings, request) = (station::settings(args)?, station::request(args)?);
         let interrupts = Interrupts::new()?;
-        let station = Station::reach(&args.gate).await?;
+        let station = Station::reach(&args.gate, args.root.as_deref()).await?;
         station.set(&session, &settings).await?;
         let screen = Screen::new(mode, args.show_reasoning);
         Ok(Self { station, session, request, screen, lines: Lines::default(), interrupts })

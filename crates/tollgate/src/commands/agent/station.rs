@@ -1,6 +1,8 @@
 //! The gate that turns run at: one that runs, or one of this command's own; and the two keys that a person at a terminal
 //! uses there. Turns run with a key that is not the admin's, so that the person can answer what they ask.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 use tollgate_contract::error::MissingApiKey;
 use tollgate_models::ModelConfig;
@@ -8,7 +10,7 @@ use tollgate_protocol::SessionName;
 
 use crate::{
     cli::AgentTurnArgs,
-    client::Client,
+    client::{self, Client},
     commands::{one_policy, own_key::RUNNER},
     local::LocalGate,
     output::Failure,
@@ -26,12 +28,12 @@ pub(super) struct Station {
 
 impl Station {
     /// Finds the gate, or runs one.
-    pub(super) async fn reach(args: &GateArgs) -> Result<Self, Failure> {
+    pub(super) async fn reach(args: &GateArgs, root: Option<&Path>) -> Result<Self, Failure> {
         let mut gate = args.clone();
         let mut local = None;
         if gate.url.is_none() {
             let folder = gate.data.folder_to_make()?;
-            local = LocalGate::unless_running(&folder)?;
+            local = LocalGate::unless_running(&folder, root)?;
             gate.data.data = Some(folder);
         }
         let missing = || {
@@ -63,6 +65,12 @@ impl Station {
                 "only an operator decides on --root, a --model by its address, --policy and --roles: set TOLLGATE_API_KEY to a key with the scope admin, or leave them out",
             ));
         };
+        // First the session becomes this key's: what is decided for it is for nobody else.
+        let mut claim = client::call_body(json!({}));
+        if let Some(claim) = claim.as_object_mut() {
+            claim.insert("session".to_owned(), session.as_str().into());
+        }
+        self.runner.post(&client::tool_path("system.time", "call"), &claim).await?;
         let path = format!("/v1/sessions/{session}");
         admin.put(&path, &Value::Object(settings.clone())).await.map(drop)
     }

@@ -26,6 +26,8 @@ async fn survives_within(
     setting.model = Box::new(move |model| {
         model.idle_timeout_seconds = seconds;
         model.first_timeout_seconds = Some(seconds);
+        // Calls that the server sets apart are understood besides blocks.
+        model.tools = tollgate_models::ToolMode::Native;
     });
     let play = Play::with(setting).await;
     let report = play.say("go").await;

@@ -22,8 +22,8 @@ use crate::{
     words::Extent,
 };
 
-/// How many of the nearest are compared in full, at least, and how many for each that is wanted.
-const IN_FULL: (usize, usize) = (100, 4);
+/// How many of the nearest are compared in full, at least, and for each that is wanted.
+const IN_FULL: (usize, usize) = (100, 2);
 
 /// Which part of a plane may be gone from the database before it is made again.
 const STALE_PART: usize = 16;
@@ -126,7 +126,7 @@ pub(crate) fn find(
     let plane = held.read().unwrap_or_else(PoisonError::into_inner);
     planes.weigh(key, plane.bytes());
     let gone = usize::try_from(removed.saturating_sub(plane.removed)).unwrap_or(0);
-    let in_full = (most.saturating_mul(IN_FULL.1)).max(IN_FULL.0) + gone;
+    let in_full = most.saturating_mul(IN_FULL.1).max(IN_FULL.0) + gone;
     let candidates = plane.nearest(&unit, in_full, allowed.as_ref());
     drop(plane);
     let near = in_full_of(connection, &candidates, &unit)?;
@@ -245,7 +245,7 @@ fn scan(
     each(connection, model, scope, 0, |_, place, vector| {
         let is_allowed = allowed.is_none_or(|allowed| allowed.contains(&place));
         near.extend(is_allowed.then(|| ranked(place, unit, &vector)).flatten());
-        if near.len() >= most.saturating_mul(2).max(IN_FULL.0) {
+        if near.len() >= most.saturating_mul(IN_FULL.1).max(IN_FULL.0) {
             near = rank(std::mem::take(&mut near), most);
         }
     })?;

@@ -17,7 +17,7 @@ use crate::{
 pub const MOST_FOUND: usize = 1_000;
 
 /// How deep the two rankings are that are fused, at least, and for each record that is wanted.
-const DEPTH: (usize, usize) = (100, 4);
+const DEPTH: (usize, usize) = (50, 4);
 
 /// What is looked for.
 #[derive(Debug, Clone, Copy, Default)]

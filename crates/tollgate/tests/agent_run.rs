@@ -510,3 +510,102 @@ fn two_commands_share_one_gate() {
     assert!(cancelled.out.contains("is being stopped"), "{}", cancelled.out);
     assert_eq!(slow.end(), 130, "{}", slow.err());
 }
+
+#[test]
+fn a_turn_whose_time_is_over_says_so() {
+    let place = Place::new();
+    let fake = Fake::start(&json!({"replies": [{"content": "Thinking", "hang_after": 1}]}));
+    let ran = place.run(&["agent", "run", "Think", "--model", &fake.url, "--timeout", "1s"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("✗ the turn's time was over"), "{}", ran.err);
+    until("the model's server is left", || fake.chats()[0]["ended"] == "left");
+}
+
+/// A command on a terminal of its own. What it writes, to either output, is gathered; what is typed goes to it.
+struct Terminal {
+    shown: Beside,
+    keys: std::process::ChildStdin,
+}
+
+impl Terminal {
+    fn start(place: &Place, args: &str) -> Self {
+        let inner = place.command(&[]);
+        let mut command = std::process::Command::new("script");
+        let line = format!("stty cols 80; {} {args}", env!("CARGO_BIN_EXE_tollgate"));
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        command.current_dir(place.work()).env("NO_COLOR", "1").env("TERM", "xterm");
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let mut shown = Beside::typed(command);
+        let keys = shown.child.stdin.take().unwrap();
+        Self { shown, keys }
+    }
+
+    fn types(&mut self, keys: &str) {
+        use std::io::Write;
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+}
+
+#[test]
+fn on_a_terminal_the_person_is_asked_right_there_and_sees_markdown() {
+    let place = Place::new();
+    let echo = calls(&[("shell.exec", json!({"cmd": "echo hello"}))]);
+    let last = "It said **hello**, \u{1b}[31mred.\n\n- one\n- two\n";
+    let fake = Fake::saying(&[&echo, last, &echo, "Not allowed."]);
+    let args = format!("agent run 'Run it' --model {}", fake.url);
+    let mut terminal = Terminal::start(&place, &args);
+    until("the person is asked", || terminal.shown.all().contains("allow? [y]es / [n]o"));
+    for part in ["what        shell.exec", "{\"cmd\":\"echo hello\"}", "why asked"] {
+        assert!(terminal.shown.all().contains(part), "{part}: {}", terminal.shown.all());
+    }
+    terminal.types("perhaps\n");
+    until("it is asked again", || terminal.shown.all().matches("allow?").count() == 2);
+    terminal.types("y\n");
+    assert_eq!(terminal.shown.end(), 0, "{}", terminal.shown.all());
+    let all = terminal.shown.all();
+    assert!(all.contains("✓ shell.exec echo hello"), "{all}");
+    assert!(all.contains("It said hello,") && all.contains("• one"), "{all}");
+    assert!(!all.contains("\u{1b}[31m"), "{all:?}");
+    assert!(all.contains("turn 1 · 2 rounds · 1 call"), "{all}");
+    // And no is no.
+    let mut terminal = Terminal::start(&place, "agent run 'Run it'");
+    until("the person is asked", || terminal.shown.all().contains("allow? [y]es / [n]o"));
+    terminal.types("n\n");
+    assert_eq!(terminal.shown.end(), 0, "{}", terminal.shown.all());
+    assert!(terminal.shown.all().contains("APPROVAL_DENIED"), "{}", terminal.shown.all());
+}
+
+#[test]
+fn on_a_terminal_a_conversation_has_a_prompt_and_ctrl_c_stops_only_the_turn() {
+    let place = Place::new();
+    let fake = Fake::start(&json!({"replies": [
+        {"content": "Thinking", "hang_after": 1}, {"content": "Here."},
+    ]}));
+    let mut terminal = Terminal::start(&place, &format!("agent repl --model {}", fake.url));
+    until("there is a prompt", || terminal.shown.all().contains("/quit or Ctrl-D"));
+    terminal.types("think\n");
+    until("the model is asked", || fake.chats().len() == 1);
+    terminal.types("\u{3}");
+    until("the turn is over", || terminal.shown.all().contains("the turn was cancelled"));
+    terminal.types("are you there?\n");
+    until("it answers", || terminal.shown.all().contains("turn 2 · "));
+    assert!(terminal.shown.all().contains("Here."), "{}", terminal.shown.all());
+    terminal.types("\u{4}");
+    assert_eq!(terminal.shown.end(), 0, "{}", terminal.shown.all());
+}
+
+#[test]
+fn a_fake_model_ends_when_it_is_told_to() {
+    let place = Place::new();
+    place.write("script.json", "{\"replies\": [{\"content\": \"x\", \"hang_after\": 0}]}");
+    let mut fake = Beside::start(place.command(&["fake-model", "script.json"]));
+    until("it listens", || fake.out().starts_with("listening on http://127.0.0.1:"));
+    signal(fake.child.id(), "TERM");
+    assert_eq!(fake.end(), 0, "{}", fake.err());
+}

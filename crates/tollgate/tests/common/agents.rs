@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -148,16 +149,34 @@ pub(crate) struct Beside {
     pub(crate) child: Child,
     out: Arc<Mutex<String>>,
     err: Arc<Mutex<String>>,
+    keepers: Vec<JoinHandle<()>>,
 }
 
 impl Beside {
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.stdin(Stdio::null());
+        Self::spawned(command)
+    }
+
+    /// One that something is typed to.
+    pub(crate) fn typed(mut command: Command) -> Self {
+        command.stdin(Stdio::piped());
+        Self::spawned(command)
+    }
+
+    fn spawned(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Arc::default(), Arc::default());
-        gather(child.stdout.take().unwrap(), &out);
-        gather(child.stderr.take().unwrap(), &err);
-        Self { child, out, err }
+        let keepers = vec![
+            keep(child.stdout.take().unwrap(), &out),
+            keep(child.stderr.take().unwrap(), &err),
+        ];
+        Self { child, out, err, keepers }
+    }
+
+    /// What it wrote to either.
+    pub(crate) fn all(&self) -> String {
+        format!("{}{}", self.out(), self.err())
     }
 
     pub(crate) fn out(&self) -> String {
@@ -175,6 +194,8 @@ impl Beside {
             code = self.child.try_wait().unwrap();
             code.is_some()
         });
+        // Its last words may come behind its end.
+        self.keepers.drain(..).for_each(|keeper| keeper.join().unwrap());
         code.unwrap().code().unwrap_or(-1)
     }
 }
@@ -184,6 +205,20 @@ impl Drop for Beside {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Keeps what a process writes, as soon as it does: a question has no line end.
+fn keep(mut from: impl Read + Send + 'static, into: &Arc<Mutex<String>>) -> JoinHandle<()> {
+    let into = Arc::clone(into);
+    std::thread::spawn(move || {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        while let Ok(count) = from.read(&mut piece)
+            && count > 0
+        {
+            bytes.extend_from_slice(&piece[..count]);
+            *into.lock().unwrap() = String::from_utf8_lossy(&bytes).into_owned();
+        }
+    })
 }
 
 /// Waits until something is so.

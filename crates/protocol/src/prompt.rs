@@ -195,7 +195,7 @@ fn state_text(state: &State) -> String {
 /// A prompt that does not fit into the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the prompt needs {needed} tokens without any history, and the model has room for {room}; use a model with a larger context, or fewer tools"
+    "the prompt needs {needed} tokens without any history, and the model has room for {room}; say less at once, use a model with a larger context, or fewer tools"
 )]
 pub struct PromptError {
     needed: u64,

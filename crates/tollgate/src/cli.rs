@@ -969,7 +969,8 @@ pub(crate) struct AgentTurnArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,
 
-    /// A file with what the session may do, from now on. It can only narrow.
+    /// A file with what the session may do, from now on, in place of the usual policy, which asks before a command. It
+    /// can only narrow what the key may do.
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 

@@ -288,8 +288,13 @@ impl<'a, W: World> Turn<'a, W> {
                 self.error = Some(TurnError::new("BUDGET_DENIED", message));
                 return Ok(());
             }
-            self.totals.rounds = round;
-            match self.round(role, round).await? {
+            let before = self.totals.model_calls;
+            let ended = self.round(role, round).await?;
+            // A question that there was no room for was not asked.
+            if self.totals.model_calls > before {
+                self.totals.rounds = round;
+            }
+            match ended {
                 Round::Again => {}
                 Round::Done | Round::Failed => return Ok(()),
             }

@@ -22,11 +22,12 @@ impl Lines {
         self.heard.get_or_insert_with(listen).recv().await
     }
 
-    /// Forgets what was typed before anybody asked.
+    /// Forgets what was typed before anybody asked: it answers nothing that was not on the screen yet.
     pub(super) fn forget(&mut self) {
-        if let Some(heard) = &mut self.heard {
-            while heard.try_recv().is_ok() {}
-        }
+        // What the terminal still holds, and what was read. Where it is no terminal, there is nothing to forget.
+        let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+        let heard = self.heard.get_or_insert_with(listen);
+        while heard.try_recv().is_ok() {}
     }
 }
 

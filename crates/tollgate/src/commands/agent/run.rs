@@ -175,8 +175,15 @@ impl Talk {
                     asked = None;
                     self.screen.stops();
                     let path = self.path("cancel");
-                    if let Err(failure) = self.station.runner.post(&path, &json!({})).await {
-                        self.screen.say(&format!("! {failure}"));
+                    let nothing = json!({});
+                    tokio::select! {
+                        told = self.station.runner.post(&path, &nothing) => {
+                            if let Err(failure) = told {
+                                self.screen.say(&format!("! {failure}"));
+                            }
+                        }
+                        // A gate that does not answer keeps nobody here.
+                        () = self.interrupts.next() => return Ok(Ended::Left { at_once: true }),
                     }
                 }
             }

@@ -37,8 +37,8 @@ const PIECES: usize = 2000;
 
 const NOTES: &str = "
   The model is a script in this process. `a turn` loads the checkpoint, searches memory, builds the prompt, asks the model
-  through the gate (policy, budget, record), writes the trace, saves the checkpoint with fsync of file and folder. On the
-  disk the fsyncs are most of it; in memory (tmpfs) they cost nothing, and what is left is ours.";
+  through the gate (policy, budget, record), writes the trace, saves the checkpoint with fsync of file and folder. In
+  memory (tmpfs) the fsyncs cost nothing, and what is left is ours.";
 
 /// Times the runtime.
 pub(crate) fn section() -> Result<(), Box<dyn Error>> {

@@ -35,6 +35,8 @@ use super::{
 const EMBEDDED: usize = 64;
 const MOST_EMBED_CALLS: usize = 8;
 const LONGEST_EMBEDDED: usize = 4 * 1024;
+/// How many of a session's tags help to find memories; each is searched for.
+const SEARCHED_TAGS: usize = 8;
 /// How many memories are shown.
 const RECALLED: usize = 6;
 
@@ -361,7 +363,8 @@ impl World for LiveWorld {
             None
         };
         // What the session is about helps to find what the words alone do not.
-        let text = format!("{query}\n{}", tags.join(" "));
+        let newest: Vec<&str> = tags.iter().rev().take(SEARCHED_TAGS).map(String::as_str).collect();
+        let text = format!("{query}\n{}", newest.join(" "));
         let found = self
             .with_memory(move |memory| {
                 let vector = vector.as_ref().and_then(|(model, all)| {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Expected, Halt, Observation, Report, Target,
+    Basis, Expected, Halt, Observation, Report, Target,
     decide::tests::{Scene, config, intent},
     usage::GhostWork,
 };
@@ -154,7 +154,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_unchanged_policy_changes_nothing(seed: u64) {
+    fn an_unchanged_policy_changes_nothing(seed in prop_oneof![8 => any::<u64>(), 1 => Just(6_691_103_644_647_210_614)]) {
         let scene = history(seed, 400);
         let (what_if, asked) = again(&scene, None);
         let different: Vec<&Difference> = asked.iter().filter(|one| one.is_one()).collect();
@@ -166,8 +166,15 @@ proptest! {
         // And it ends where the history has ended.
         let ends = |governor: &Governor| {
             let all = governor.clone().forecasts(scene.now + 1, |_| true, 1000);
+            // A meter that was only ever asked, and never took anything, is the same as none.
+            let says_something = |one: &crate::Forecasted| {
+                let reading = &one.reading;
+                let has_none = [reading.used, reading.held, reading.booked, reading.estimated] == [0; 4];
+                let is_known = one.forecast.as_ref().is_some_and(|known| known.basis != Basis::None);
+                !has_none || is_known
+            };
             let shown = |one: crate::Forecasted| (one.key, one.reading, one.forecast);
-            all.into_iter().map(shown).collect::<Vec<_>>()
+            all.into_iter().filter(says_something).map(shown).collect::<Vec<_>>()
         };
         prop_assert_eq!(ends(&scene.governor), ends(what_if.governor()));
     }

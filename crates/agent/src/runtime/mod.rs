@@ -28,7 +28,7 @@ pub use autopsy::{Autopsy, Finding, RunReceipt, Severity, TurnLine};
 pub use checkpoint_file::{CheckpointFile, SaveError};
 pub use journal::{Event, EventError, kinds};
 pub use roles::PipelineRole;
-pub use run::{AgentEvent, BindRoot, Listener, Runtime, RuntimeError, TurnReport, TurnRequest};
+pub use run::{AgentEvent, BindRoot, Listener, Runtime, TurnReport, TurnRequest};
 pub use session::{SessionFolder, SessionSummary, SessionView};
 pub use settings::{
     AgentConfig, Budget, BudgetDefaults, ModelChoice, OffWord, PolicyDefault, SessionSettings,

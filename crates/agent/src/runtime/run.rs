@@ -126,9 +126,6 @@ pub struct TurnReport {
     pub warnings: Vec<String>,
 }
 
-/// Why a turn could not be run at all.
-pub type RuntimeError = Error;
-
 /// Makes a folder the root of a session's tools.
 pub type BindRoot = Arc<dyn Fn(&str, Option<&Path>) -> Result<(), String> + Send + Sync>;
 
@@ -230,7 +227,7 @@ impl Runtime {
         session: &SessionName,
         request: TurnRequest,
         listener: Listener,
-    ) -> Result<TurnReport, RuntimeError> {
+    ) -> Result<TurnReport, Error> {
         self.run_until(by, session, request, listener, CancellationToken::new()).await
     }
 
@@ -242,7 +239,7 @@ impl Runtime {
         request: TurnRequest,
         listener: Listener,
         cancel: CancellationToken,
-    ) -> Result<TurnReport, RuntimeError> {
+    ) -> Result<TurnReport, Error> {
         by.require(KeyScope::Call)?;
         self.inner.gate.open_session(by, session.as_str()).await?;
         if request.input.trim().is_empty() || request.input.len() > LONGEST_INPUT {

@@ -194,14 +194,17 @@ impl SessionFolder {
         secret_file::write(&self.path.join(SETTINGS), &text)
     }
 
-    /// The events of the last file, and of the one before it where the last has no whole turn.
-    pub(crate) fn last_events(&self) -> Result<Vec<Event>, EventError> {
-        let traces = self.traces();
-        let numbers = traces.numbers().map_err(|error| EventError {
+    fn trace_numbers(&self) -> Result<Vec<u32>, EventError> {
+        self.traces().numbers().map_err(|error| EventError {
             file: self.session.to_string(),
             line: 0,
             problem: error.to_string(),
-        })?;
+        })
+    }
+
+    /// The events of the last file, and of the one before it where the last has no whole turn.
+    pub(crate) fn last_events(&self) -> Result<Vec<Event>, EventError> {
+        let (traces, numbers) = (self.traces(), self.trace_numbers()?);
         let mut events: Vec<Event> = Vec::new();
         for number in numbers.iter().rev().take(2) {
             let mut before = traces.read(*number)?;
@@ -217,12 +220,7 @@ impl SessionFolder {
     /// Every event that is kept, file by file.
     pub fn events(&self) -> Result<Vec<(String, Vec<Event>)>, EventError> {
         let traces = self.traces();
-        let numbers = traces.numbers().map_err(|error| EventError {
-            file: self.session.to_string(),
-            line: 0,
-            problem: error.to_string(),
-        })?;
-        numbers
+        self.trace_numbers()?
             .into_iter()
             .map(|number| Ok((TraceFiles::name(number), traces.read(number)?)))
             .collect()

@@ -33,7 +33,6 @@ use tollgate_protocol::SessionName;
 
 use super::events::Open;
 use crate::{
-    app::App,
     endpoint::{Access, Ask, Endpoint, Json, Nothing, endpoint, from_value},
     reply::{Failed, Reply},
     request::refuse,
@@ -311,7 +310,6 @@ enum Told {
 
 /// A turn that somebody listens to. Whoever stops listening cancels it.
 struct Listening {
-    app: Arc<App>,
     heard: UnboundedReceiver<Told>,
     /// What was told and not heard yet, in bytes.
     waiting: Arc<AtomicUsize>,
@@ -356,7 +354,7 @@ async fn turn(ask: Ask<Nothing, Json<NewTurn>>) -> Result<Response, Failed> {
     }
     let open = Open::new(&app);
     let listening =
-        Listening { app, heard, waiting, first, is_over: false, _leaves: leaves, _open: open };
+        Listening { heard, waiting, first, is_over: false, _leaves: leaves, _open: open };
     let events = stream::unfold(listening, async |mut listening| {
         let event = listening.next().await?;
         Some((Ok::<_, Error>(event), listening))
@@ -400,12 +398,7 @@ impl Listening {
             Told::Event(AgentEvent::Text(text)) => ("delta", json!({"text": text})),
             Told::Event(AgentEvent::Reasoning(text)) => ("delta", json!({"reasoning": text})),
             Told::Event(AgentEvent::Retract) => ("delta", json!({"retract": true})),
-            Told::Event(AgentEvent::Step(mut step)) => {
-                if step.ts == 0.0 {
-                    step.ts = self.app.gate.clock().now_ms() as f64 / 1000.0;
-                }
-                ("step", json!(step))
-            }
+            Told::Event(AgentEvent::Step(step)) => ("step", json!(step)),
             Told::Ended(ended) => {
                 self.is_over = true;
                 match ended {

@@ -531,7 +531,8 @@ impl Terminal {
     fn start(place: &Place, args: &str) -> Self {
         let inner = place.command(&[]);
         let mut command = std::process::Command::new("script");
-        let line = format!("stty cols 80; {} {args}", env!("CARGO_BIN_EXE_tollgate"));
+        // In the shell's place: a shell that stays tells of a Ctrl-C as its own end, whatever came of it.
+        let line = format!("stty cols 80; exec {} {args}", env!("CARGO_BIN_EXE_tollgate"));
         command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
         command.current_dir(place.work()).env("NO_COLOR", "1").env("TERM", "xterm");
         for (name, value) in inner.get_envs() {

@@ -29,7 +29,7 @@ pub use markers::BlockKind;
 pub use message::{ChatMessage, Role};
 pub use name::{NameError, SessionName};
 pub use notes::{Applied, NotesPatch};
-pub use prompt::{History, Prompt, PromptError, Section, ToolText};
+pub use prompt::{History, Prompt, PromptError, Section, ToolText, Weighed};
 pub use segment::{Segment, rebuild};
 pub use state::{Limits, State};
 pub use text::{bounded, one_line};

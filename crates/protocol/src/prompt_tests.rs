@@ -51,31 +51,101 @@ fn sections_are_bounded() {
 }
 
 #[test]
+fn sections_leave_room_in_a_small_model() {
+    let state = State {
+        constraints: vec!["c".repeat(1900); 20],
+        goals: vec!["g".repeat(1900), "the newest".into()],
+        ..State::default()
+    };
+    let long = "said ".repeat(2000);
+    let upstream = [("planner".to_owned(), long.clone()), ("critic".to_owned(), long)];
+    let of = |room| {
+        let prompt = Prompt { state: Some(&state), upstream: &upstream, ..Prompt::default() };
+        Prompt { room, ..prompt }.system()
+    };
+    assert_eq!(of(None), of(Some(1_000_000)));
+    assert!(of(Some(2_000)).len() < 4_000, "{}", of(Some(2_000)));
+    for part in [
+        "cccc… [",
+        "  - the newest\n",
+        "(19 more, not shown)",
+        "planner:\nsaid ",
+        "=== END_UPSTREAM ===\n",
+    ] {
+        assert!(of(Some(2_000)).contains(part), "{part} is missing in {}", of(Some(2_000)));
+    }
+    assert!(Prompt::memory_room(2_000) < 1_100 && Prompt::memory_room(1 << 40) == 16 * 1024);
+}
+
+#[test]
+fn tools_that_do_not_fit_are_named() {
+    let tool = |n: usize| ToolText {
+        name: format!("many.tool_{n}"),
+        description: "x".repeat(1000),
+        schema: json!({"type": "object"}),
+    };
+    let tools: Vec<ToolText> = (0..60).map(tool).collect();
+    let text = Prompt { tools: &tools, ..Prompt::default() }.system();
+    let described = text.matches("\n  args: {\"type\":\"object\"}\n").count();
+    assert!((40..50).contains(&described), "{described}");
+    assert!(text.contains("without room to describe them: many.tool_"), "{text}");
+    assert!(text.contains("many.tool_59\n=== END_TOOLS ==="), "{text}");
+}
+
+fn weighed(role: Role, tokens: u64) -> Weighed {
+    Weighed { role, tokens }
+}
+
+#[test]
 fn history_fits_newest_first_and_begins_with_a_question() {
-    let history: Vec<ChatMessage> = (0..10)
-        .flat_map(|n| {
-            [ChatMessage::new(Role::User, format!("q{n}")), ChatMessage::new(Role::Assistant, "a")]
-        })
-        .collect();
-    let turn = [ChatMessage::new(Role::User, "now")];
-    let ten = |_: &ChatMessage| 10;
-    let fit = |room| History::fit(20, &history, &turn, room, ten);
-    assert_eq!(fit(1000).unwrap(), History { skipped: 0, cut: 0 });
-    assert_eq!(fit(70).unwrap(), History { skipped: 16, cut: 0 });
-    assert_eq!(fit(60).unwrap(), History { skipped: 18, cut: 0 });
-    assert_eq!(fit(30).unwrap(), History { skipped: 20, cut: 0 });
+    let history: Vec<Weighed> =
+        (0..10).flat_map(|_| [weighed(Role::User, 10), weighed(Role::Assistant, 10)]).collect();
+    let turn = [weighed(Role::User, 10)];
+    let fit = |room| History::fit(20, &history, &turn, room, |_, _| 10);
+    let skipped = |skipped, tokens| History { skipped, tokens, ..History::default() };
+    assert_eq!(fit(1000).unwrap(), skipped(0, 210));
+    assert_eq!(fit(70).unwrap(), skipped(16, 50));
+    assert_eq!(fit(60).unwrap(), skipped(18, 30));
+    assert_eq!(fit(30).unwrap(), skipped(20, 10));
     assert_eq!(fit(29).unwrap_err(), PromptError { needed: 30, room: 29 });
 }
 
 #[test]
-fn old_results_of_a_turn_are_cut_before_it_does_not_fit() {
-    let long = |n: usize| ChatMessage::new(Role::Tool, "x".repeat(n));
-    let turn = [ChatMessage::new(Role::User, "now"), long(1000), long(1000), long(1000)];
-    let bytes = |message: &ChatMessage| message.content.len() as u64;
-    assert_eq!(History::fit(0, &[], &turn, 3100, bytes).unwrap().cut, 0);
-    assert_eq!(History::fit(0, &[], &turn, 2200, bytes).unwrap().cut, 1);
-    assert_eq!(History::fit(0, &[], &turn, 1200, bytes).unwrap().cut, 2);
-    assert!(History::fit(0, &[], &turn, 900, bytes).is_err());
+fn results_that_were_seen_go_first_then_new_ones_are_shortened_then_rounds_go() {
+    use Role::{Assistant, Tool, User};
+    let turn: Vec<Weighed> = [User, Assistant, Tool, Assistant, Tool, Assistant, Tool, Tool]
+        .into_iter()
+        .map(|role| weighed(role, if role == Tool { 40_000 } else { 10 }))
+        .collect();
+    let fit = |room| {
+        let fit = History::fit(0, &[], &turn, room, |_, bytes| bytes as u64 + 10)?;
+        assert!(fit.tokens <= room);
+        Ok::<_, PromptError>(History { tokens: 0, ..fit })
+    };
+    let of = |cut, result_bytes, left| History { cut, left, result_bytes, ..History::default() };
+    assert_eq!(fit(160_040).unwrap(), of(0, None, 0));
+    assert_eq!(fit(160_000).unwrap(), of(1, None, 0));
+    assert_eq!(fit(81_000).unwrap(), of(2, None, 0));
+    assert_eq!(fit(80_000).unwrap(), of(2, Some(16 * 1024), 0));
+    assert_eq!(fit(3_000).unwrap(), of(2, Some(1024), 0));
+    // What is left: the question, and the last answer with what came of it.
+    let least = 10 + 10 + 2 * 1034;
+    assert_eq!(fit(least + 30).unwrap(), of(2, Some(1024), 2));
+    assert_eq!(fit(least).unwrap(), of(2, Some(1024), 4));
+    assert_eq!(fit(least - 1).unwrap_err(), PromptError { needed: least, room: least - 1 });
+}
+
+#[test]
+fn the_models_own_words_are_shortened_last() {
+    let turn =
+        [weighed(Role::User, 10), weighed(Role::Assistant, 40_000), weighed(Role::Tool, 40_000)];
+    let fit = |room| History::fit(0, &[], &turn, room, |_, bytes| bytes as u64 + 10);
+    let bytes = |fit: History| (fit.result_bytes, fit.answer_bytes);
+    assert_eq!(bytes(fit(80_010).unwrap()), (None, None));
+    assert_eq!(bytes(fit(41_100).unwrap()), (Some(1024), None));
+    assert_eq!(bytes(fit(41_000).unwrap()), (Some(1024), Some(16 * 1024)));
+    assert_eq!(bytes(fit(10 + 2 * 1034).unwrap()), (Some(1024), Some(1024)));
+    assert!(fit(10 + 2 * 1034 - 1).is_err());
 }
 
 proptest! {

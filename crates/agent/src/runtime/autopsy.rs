@@ -205,11 +205,16 @@ impl Autopsy {
                 kinds::LLM_REQ => {
                     rounds =
                         rounds.max(u32::try_from(event.number("round").unwrap_or(0)).unwrap_or(0));
-                    if event.number("skipped").unwrap_or(0) > 0
-                        || event.number("cut").unwrap_or(0) > 0
-                    {
+                    let is_some = |name| event.number(name).unwrap_or(0) > 0;
+                    if ["skipped", "cut", "left"].into_iter().any(is_some) {
                         let what = "the prompt was full: old messages were left out".to_owned();
                         self.find(Severity::Note, turn, what);
+                    }
+                    if let Some(bytes) = event.number("result_bytes") {
+                        let what = format!(
+                            "the prompt was full: the model saw {bytes} bytes of each result at most"
+                        );
+                        self.find(Severity::Trouble, turn, what);
                     }
                 }
                 kinds::TOOL_PLAN => {

@@ -3,11 +3,17 @@
 //! Everything that decides how a turn goes on is taken from the kept form, so that a replay, which has nothing else,
 //! goes the same way.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 use tollgate_contract::redact::{redact, redact_text};
 use tollgate_protocol::{
-    Bounds, ChatMessage, Extracted, Extractor, History, Role, ToolResult, bounded, is_deeper,
+    Bounds, ChatMessage, Extracted, Extractor, History, Role, ToolResult, Weighed, bounded,
+    is_deeper,
 };
+
+/// What a message costs besides its text.
+pub(crate) const PER_MESSAGE: u64 = 6;
 
 /// How deep what is recorded may be nested: it stands some levels deeper in its line.
 const DEEPEST: usize = 64;
@@ -108,10 +114,26 @@ impl Said {
         Self { answers, ..Self::both(raw, ChatMessage::new(Role::Tool, text)) }
     }
 
-    /// The message as a model's server gets it; `cut` leaves only the fact of a result.
-    fn wire(&self, is_kept: bool, cut: bool) -> Value {
+    /// How it counts for what fits into a model.
+    pub(crate) fn weighed(&self, count: impl Fn(&str) -> u64) -> Weighed {
+        Weighed { role: self.kept.role, tokens: self.tokens(Part::All, count) }
+    }
+
+    /// The same, where only so many bytes of it go along; none are a mention of it.
+    pub(crate) fn shortened(&self, bytes: usize, count: impl Fn(&str) -> u64) -> u64 {
+        self.tokens(Part::First(bytes), count)
+    }
+
+    fn tokens(&self, part: Part, count: impl Fn(&str) -> u64) -> u64 {
+        let calls = self.kept_calls.iter();
+        let calls = calls.map(|call| count(&call.name) + count(&call.arguments) + PER_MESSAGE);
+        calls.sum::<u64>() + count(&part.of(&self.kept.content)) + PER_MESSAGE
+    }
+
+    /// The message as a model's server gets it.
+    fn wire(&self, is_kept: bool, part: Part) -> Value {
         let message = if is_kept { &self.kept } else { &self.raw };
-        let content = if cut { History::cut_text() } else { &message.content };
+        let content = part.of(&message.content);
         let mut wire = json!({"role": message.role, "content": content});
         let calls = if is_kept { &self.kept_calls } else { &self.calls };
         if let Some(members) = wire.as_object_mut() {
@@ -124,6 +146,25 @@ impl Said {
             }
         }
         wire
+    }
+}
+
+/// How much of a message goes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Everything.
+    All,
+    /// At most so many bytes; with none of them, only that it was there.
+    First(usize),
+}
+
+impl Part {
+    fn of(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Self::All => text.into(),
+            Self::First(0) => History::cut_text().into(),
+            Self::First(most) => bounded(text, most).into(),
+        }
     }
 }
 
@@ -158,11 +199,19 @@ pub(crate) fn wires(
     let of = |is_kept: bool| {
         let mut results = 0;
         let mut all = vec![json!({"role": Role::System, "content": system})];
-        all.extend(history.iter().skip(fit.skipped).map(|said| said.wire(is_kept, false)));
-        for said in turn {
-            let is_result = said.kept.role == Role::Tool;
-            results += usize::from(is_result);
-            all.push(said.wire(is_kept, is_result && results <= fit.cut));
+        all.extend(history.iter().skip(fit.skipped).map(|said| said.wire(is_kept, Part::All)));
+        for (place, said) in turn.iter().enumerate() {
+            results += usize::from(said.kept.role == Role::Tool);
+            let most = match said.kept.role {
+                Role::Tool if results <= fit.cut => Some(0),
+                Role::Tool => fit.result_bytes,
+                Role::Assistant => fit.answer_bytes,
+                _ => None,
+            };
+            let part = most.map_or(Part::All, Part::First);
+            if !(1..=fit.left).contains(&place) {
+                all.push(said.wire(is_kept, part));
+            }
         }
         all
     };

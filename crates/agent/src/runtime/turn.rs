@@ -8,14 +8,14 @@ use tollgate_contract::{id::MemoryId, input_hash, redact::redact_text, text::hex
 use tollgate_memory::{By, Found};
 use tollgate_models::{Price, Tokenizer};
 use tollgate_protocol::{
-    BlockKind, Bounds, ChatMessage, Checkpoint, History, Limits, Plan, Planned, Prompt, Rejected,
-    Segment, SessionName, ToolResult, ToolText, bounded,
+    BlockKind, Bounds, Checkpoint, History, Limits, Plan, Planned, Prompt, Rejected, Segment,
+    SessionName, ToolResult, ToolText, bounded,
 };
 
 use super::{
     finish::Finish,
     journal::{Sink, kinds},
-    kept::{Answer, Native, Said, kept_output, shown, wires},
+    kept::{Answer, Native, PER_MESSAGE, Said, kept_output, shown, wires},
     roles::PipelineRole,
     settings::Budget,
     world::{ModelAsk, ModelEnded, Recalled, Stop, ToolAsk, World},
@@ -29,8 +29,6 @@ const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 30_000;
 /// An answer shorter than this is not worth asking for.
 const LEAST_ANSWER: u64 = 64;
-/// What a message costs besides its text.
-const PER_MESSAGE: u64 = 6;
 /// How much reasoning a trace keeps.
 const KEPT_REASONING: usize = 16 * 1024;
 
@@ -45,6 +43,15 @@ pub(crate) struct ModelInfo {
     pub(crate) tokenizer: Tokenizer,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) price: Option<Price>,
+}
+
+impl ModelInfo {
+    /// How many tokens it has room for, besides its answer.
+    fn room(&self) -> u64 {
+        let room = self.context_tokens.saturating_sub(self.max_output_tokens);
+        // What is counted here is an estimate of what the server counts.
+        room - room / 20
+    }
 }
 
 /// Everything that a turn starts with, besides the checkpoint and the tools.
@@ -244,13 +251,40 @@ impl<'a, W: World> Turn<'a, W> {
         Ok(())
     }
 
+    /// The seed's block of what is remembered: the best of it, as much as there is room for.
+    fn memory_block(&self) -> String {
+        let found = self.recalled.iter().filter_map(|one| {
+            Some(Found {
+                id: MemoryId::parse(&one.id).ok()?,
+                score: one.score,
+                excerpt: one.excerpt.clone(),
+                text: String::new(),
+                tags: Vec::new(),
+                session: String::new(),
+                turn: 0,
+                at_ms: 0,
+                by: By::Words,
+            })
+        });
+        let (mut found, most) = (found.collect::<Vec<_>>(), self.setup.model.room());
+        while !found.is_empty() {
+            let block = tollgate_memory::block(&found);
+            if block.len() <= Prompt::memory_room(most) {
+                return block;
+            }
+            found.pop();
+        }
+        String::new()
+    }
+
     /// A role that others come behind: it says something, and only that counts.
     async fn think(&mut self, role: PipelineRole) -> Result<(), String> {
         let prompt = Prompt {
             role: role.thinks(),
             state: Some(&self.checkpoint.state),
-            memory: &memory_block(&self.recalled),
+            memory: &self.memory_block(),
             upstream: &self.upstream,
+            room: Some(self.setup.model.room()),
             ..Prompt::default()
         };
         let system = prompt.system();
@@ -309,8 +343,9 @@ impl<'a, W: World> Turn<'a, W> {
             native_tools: self.setup.model.native_tools,
             notes: true,
             state: Some(&self.checkpoint.state),
-            memory: &memory_block(&self.recalled),
+            memory: &self.memory_block(),
             upstream: &self.upstream,
+            room: Some(self.setup.model.room()),
         };
         let system = prompt.system();
         let Some(answer) = self.ask(role, round, &system, true).await? else {
@@ -550,18 +585,15 @@ impl<'a, W: World> Turn<'a, W> {
         let count = |text: &str| model.tokenizer.count(text);
         let fixed =
             count(system) + PER_MESSAGE + specs.iter().map(|s| count(&s.to_string())).sum::<u64>();
-        let tokens = |message: &ChatMessage| count(&message.content) + PER_MESSAGE;
-        // What is counted here is an estimate of what the server counts.
-        let room = model.context_tokens.saturating_sub(model.max_output_tokens);
-        let room = room - room / 20;
-        let kept = |said: &[Said]| said.iter().map(|said| said.kept.clone()).collect::<Vec<_>>();
-        let (history, turn) = (kept(&self.history), kept(&self.said));
-        let fit = History::fit(fixed, &history, &turn, room, tokens)
+        let weighed = |said: &[Said]| said.iter().map(|one| one.weighed(count)).collect::<Vec<_>>();
+        let (history, turn) = (weighed(&self.history), weighed(&self.said));
+        let short =
+            |place: usize, most| self.said.get(place).map_or(0, |one| one.shortened(most, count));
+        let fit = History::fit(fixed, &history, &turn, model.room(), short)
             .map_err(|error| TurnError::new("CONTEXT_TOO_SMALL", error.to_string()))?;
-        let sent = history.iter().skip(fit.skipped).chain(&turn).map(tokens).sum::<u64>();
-        let prompt_tokens = fixed + sent;
-        let max_tokens = self.answer_room(prompt_tokens)?;
         let (raw, kept) = wires(system, &self.history, &self.said, fit);
+        let prompt_tokens = fixed + fit.tokens;
+        let max_tokens = self.answer_room(prompt_tokens)?;
         let body = |messages: Vec<Value>| {
             let mut body =
                 json!({"model": model.name, "messages": messages, "max_tokens": max_tokens});
@@ -573,6 +605,8 @@ impl<'a, W: World> Turn<'a, W> {
         let about = json!({
             "messages": raw.len(), "prompt_tokens": prompt_tokens, "max_tokens": max_tokens,
             "skipped": fit.skipped, "cut": fit.cut,
+            "left": fit.left, "result_bytes": fit.result_bytes,
+            "answer_bytes": fit.answer_bytes,
         });
         Ok((body(raw), body(kept), about))
     }
@@ -624,27 +658,6 @@ fn merge(into: &mut Value, more: Value) {
     if let (Some(into), Value::Object(more)) = (into.as_object_mut(), more) {
         into.extend(more);
     }
-}
-
-/// The seed's block of what is remembered.
-fn memory_block(recalled: &[Recalled]) -> String {
-    if recalled.is_empty() {
-        return String::new();
-    }
-    let found = recalled.iter().filter_map(|one| {
-        Some(Found {
-            id: MemoryId::parse(&one.id).ok()?,
-            score: one.score,
-            excerpt: one.excerpt.clone(),
-            text: String::new(),
-            tags: Vec::new(),
-            session: String::new(),
-            turn: 0,
-            at_ms: 0,
-            by: By::Words,
-        })
-    });
-    tollgate_memory::block(&found.collect::<Vec<_>>())
 }
 
 /// A call that a model wants, with the input as it is.

@@ -5,6 +5,7 @@
 mod crash;
 mod hostile;
 mod replay;
+mod small;
 mod soak;
 mod stage;
 mod turns;

@@ -281,6 +281,12 @@ fn tools(folder: &Path) -> Packs {
         .effects(SideEffect::None, CostEffect::None)
         .build()
         .unwrap();
+    let long = Declaration::<Text, Value>::new("text.long", "Gives the text, and much more.")
+        .permissions(vec![Permission::READ])
+        .behaviours(none)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap();
     let confirm = Declaration::<Confirm, Value>::new("text.confirm", "Gives what it was given.")
         .permissions(vec![Permission::READ])
         .behaviours(none)
@@ -311,6 +317,9 @@ fn tools(folder: &Path) -> Packs {
         })
         .add(confirm, |input: Confirm, _| async move {
             Ok(json!({"confirm": input.confirm, "token": input.token, "pin": 7}))
+        })
+        .add(long, |input: Text, _| async move {
+            Ok(json!({"text": format!("{} {}", input.text, "a word or two. ".repeat(400))}))
         })
         .add(give, |input: Text, _| async move { Ok(json!({"text": input.text})) })
         .add(fail, |input: Text, context| async move {

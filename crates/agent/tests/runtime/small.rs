@@ -1,0 +1,107 @@
+//! Models with little room: what does not fit is shortened, in an order that a reader can follow.
+
+use serde_json::{Value, json};
+use tollgate_agent::runtime::{Replayed, kinds, replay_turn};
+
+use crate::stage::{Play, Setting, calls, notes, says};
+
+/// A play with a model that has room for so many tokens, its answer included.
+async fn small(replies: &[&str], context_tokens: u32) -> Play {
+    let mut setting = Setting::new(says(replies));
+    setting.model = Box::new(move |model| {
+        model.context_tokens = context_tokens;
+        model.max_output_tokens = 256;
+    });
+    Play::with(setting).await
+}
+
+async fn replayed(play: &Play, turn: u64) -> Replayed {
+    replay_turn(&play.stage.session(), turn).await.unwrap().pop().unwrap()
+}
+
+fn contents(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["content"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_state_that_has_grown_leaves_room_for_the_question() {
+    let lines: Vec<String> =
+        (0..60).map(|n| format!("rule {n}: {}", "be careful. ".repeat(20))).collect();
+    let grown =
+        notes(&json!({"add_constraints": lines, "set_goals": lines, "add_decisions": lines}));
+    let play = small(&[&format!("Noted.{grown}"), "Still here."], 3_000).await;
+    assert!(play.say("note it").await.ok);
+    let report = play.say("are you there?").await;
+    assert!(report.ok, "{report:?}");
+    let asked = play.asked().pop().unwrap();
+    let (system, said) = (contents(&asked)[0], contents(&asked)[1..].to_vec());
+    assert!(system.contains("rule 59") && system.contains("more, not shown)"), "{system}");
+    assert!(said.ends_with(&["are you there?"]), "{said:?}");
+    assert!(replayed(&play, 2).await.is_same());
+}
+
+#[tokio::test]
+async fn results_that_the_model_has_not_seen_are_shortened_alike() {
+    let list: Vec<Value> = (0..4)
+        .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))
+        .collect();
+    let play = small(&[&calls(&json!(list)), "Read all of them."], 6_000).await;
+    let report = play.say("read four files").await;
+    assert!(report.ok, "{report:?}");
+    let asked = play.asked().pop().unwrap();
+    let results = contents(&asked[asked.len() - 4..]);
+    for (n, result) in results.iter().enumerate() {
+        assert!(result.contains(&format!("file {n} a word")), "{result}");
+        assert!(result.contains("more bytes]"), "{result}");
+        assert!(!result.contains("shown before"), "{result}");
+    }
+    let asked = play.stage.of_kind(kinds::LLM_REQ).pop().unwrap();
+    assert!(asked["result_bytes"].as_u64().is_some_and(|bytes| bytes >= 1024), "{asked}");
+    assert!(asked["prompt_tokens"].as_u64().is_some_and(|tokens| tokens < 5_800), "{asked}");
+    assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn a_long_turn_goes_on_without_its_oldest_rounds() {
+    let thought = "I think about it at length. ".repeat(120);
+    let round = |n: usize| {
+        let list = json!([{"id": "c", "tool": "text.give", "args": {"text": format!("step {n}")}}]);
+        format!("Round {n}. {thought}{}", calls(&list))
+    };
+    let rounds: Vec<String> = (1..=8).map(round).chain(["Done.".to_owned()]).collect();
+    let rounds: Vec<&str> = rounds.iter().map(String::as_str).collect();
+    let play = small(&rounds, 5_000).await;
+    let report = play.say("work through it").await;
+    assert!(report.ok, "{report:?}");
+    assert_eq!(report.totals.rounds, 9);
+    let asked = play.asked().pop().unwrap();
+    let said = contents(&asked);
+    assert_eq!(said[1], "work through it");
+    assert!(said[2].starts_with("Round ") && !said[2].starts_with("Round 1."), "{}", said[2]);
+    assert!(said.last().is_some_and(|last| last.contains("step 8")), "{said:?}");
+    assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn a_model_that_wrote_a_long_file_is_not_shown_all_of_it_again() {
+    let file = "line after line. ".repeat(600);
+    let list = json!([{"id": "c", "tool": "note.append", "args": {"text": file}}]);
+    let play = small(&[&format!("Here.{}", calls(&list)), "Written."], 4_000).await;
+    let report = play.say("write a long file").await;
+    assert!(report.ok, "{report:?}");
+    assert_eq!(play.stage.marks(), [file]);
+    let asked = play.asked().pop().unwrap();
+    let said = contents(&asked);
+    assert!(said[2].starts_with("Here.") && said[2].contains("more bytes]"), "{}", said[2]);
+    assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn what_a_person_says_is_never_shortened_in_secret() {
+    let play = small(&["Never asked."], 3_000).await;
+    let report = play.say(&"long ".repeat(4_000)).await;
+    let error = report.error.unwrap();
+    assert_eq!(error.code, "CONTEXT_TOO_SMALL");
+    assert!(error.message.contains("say less at once"), "{}", error.message);
+    assert!(play.asked().is_empty());
+}

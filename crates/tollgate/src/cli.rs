@@ -953,6 +953,10 @@ pub(crate) struct AgentTurnArgs {
     #[arg(long, value_name = "VARIABLE", requires = "model")]
     pub(crate) model_key_env: Option<String>,
 
+    /// How many tokens the model at that address can take, its answer included [default: 32768].
+    #[arg(long, value_name = "TOKENS", requires = "model")]
+    pub(crate) model_context: Option<u32>,
+
     /// The most that a turn may cost, in dollars.
     #[arg(long, value_name = "USD")]
     pub(crate) budget_usd: Option<String>,

@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     agents::{Beside, Fake, Place, calls, notes, until},
-    daemon::{finish, signal},
+    daemon::{Daemon, finish, signal, tollgate},
 };
 use serde_json::{Value, json};
 
@@ -216,6 +216,11 @@ fn an_autopsy_says_what_went_wrong_and_a_receipt_what_it_took() {
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("✗ http.get https://example.com/ CAPABILITY_MISSING"), "{}", ran.err);
     assert!(ran.err.contains("turn 1 · 6 rounds"), "{}", ran.err);
+    // A model that fails is asked again, and the same failure is told in full once, and at the end.
+    for part in ["· asking again in 500 ms (2 of 4)", "· asking again in 2.0 s (4 of 4)"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    assert_eq!(ran.err.matches("✗ model TOOL_FAILED, as before").count(), 3, "{}", ran.err);
     let autopsy = place.run(&["agent", "autopsy", "bad"]);
     assert_eq!(autopsy.code, 0, "{}", autopsy.err);
     for part in [
@@ -339,6 +344,30 @@ fn ctrl_c_cancels_and_the_session_goes_on() {
     assert_eq!(third.end(), 130, "{}", third.err());
     assert_eq!(place.json(&["agent", "show", "notes"])["checkpoint"]["revision"], 3);
     assert_eq!(place.run(&["ledger", "verify"]).code, 0);
+}
+
+#[test]
+fn ctrl_c_once_more_leaves_a_gate_that_does_not_answer() {
+    let fake = Fake::start(&json!({"replies": [{"content": "Thinking", "hang_after": 1}]}));
+    let gate = Daemon::start();
+    let mut command = tollgate(gate.folder.path());
+    command.args(["agent", "run", "Think", "--session", "notes", "--model", &fake.url]);
+    let mut run = Beside::start(command);
+    until("the model is asked", || !fake.chats().is_empty());
+    // A gate that hears nothing.
+    signal(gate.child.id(), "STOP");
+    signal(run.child.id(), "INT");
+    until("it is told how to leave", || run.err().contains("stopping; once more to leave at once"));
+    signal(run.child.id(), "INT");
+    let code = run.end();
+    signal(gate.child.id(), "CONT");
+    assert_eq!(code, 130, "{}", run.err());
+    // The gate cancels what nobody waits for, and keeps it.
+    until("the turn is kept", || {
+        let shown = gate.cli(&["agent", "show", "notes", "--json"]).out;
+        let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
+        shown["data"]["turns"][0]["error"] == "cancelled"
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tollgate_contract::{Capability, text::hex};
@@ -21,8 +21,8 @@ use super::{
     session::{SessionFolder, start_number},
     turn::{Over, Setup, Turn},
     world::{
-        ModelAsk, ModelEnded, ModelFailed, ModelSaid, Recalled, Remember, Stop, ToolAsk, ToolEnded,
-        ToolProblem, World,
+        Embedding, ModelAsk, ModelEnded, ModelFailed, ModelSaid, Recalled, Remember, Stop, ToolAsk,
+        ToolEnded, ToolProblem, World,
     },
 };
 
@@ -269,6 +269,20 @@ fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
+/// What the memory had said.
+fn from_memory<T: DeserializeOwned>(
+    queue: &Mutex<VecDeque<Event>>,
+    list: &str,
+) -> (Result<Vec<T>, String>, Embedding) {
+    let Some(event) = next(queue) else { return (Err(MISSING.to_owned()), Embedding::default()) };
+    let embedding = Option::deserialize(event.part("embedding")).ok().flatten();
+    let said = match event.part("error").as_str() {
+        Some(problem) => Err(problem.to_owned()),
+        None => Vec::deserialize(event.part(list)).map_err(|error| error.to_string()),
+    };
+    (said, embedding.unwrap_or_default())
+}
+
 /// What a world says that has nothing more to say: never a live call.
 const MISSING: &str = "the trace holds nothing for this; nothing was called";
 
@@ -351,20 +365,16 @@ impl World for TraceWorld {
         }
     }
 
-    async fn recall(&self, _query: &str, _tags: &[String]) -> Result<Vec<Recalled>, String> {
-        let Some(event) = next(&self.recalled) else { return Err(MISSING.to_owned()) };
-        match event.part("error").as_str() {
-            Some(problem) => Err(problem.to_owned()),
-            None => Vec::deserialize(event.part("items")).map_err(|error| error.to_string()),
-        }
+    async fn recall(
+        &self,
+        _query: &str,
+        _tags: &[String],
+    ) -> (Result<Vec<Recalled>, String>, Embedding) {
+        from_memory(&self.recalled, "items")
     }
 
-    async fn remember(&self, _records: Vec<Remember>) -> Result<Vec<String>, String> {
-        let Some(event) = next(&self.remembered) else { return Err(MISSING.to_owned()) };
-        match event.part("error").as_str() {
-            Some(problem) => Err(problem.to_owned()),
-            None => Vec::deserialize(event.part("ids")).map_err(|error| error.to_string()),
-        }
+    async fn remember(&self, _records: Vec<Remember>) -> (Result<Vec<String>, String>, Embedding) {
+        from_memory(&self.remembered, "ids")
     }
 
     fn has_leisure(&self) -> bool {

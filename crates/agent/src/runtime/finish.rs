@@ -177,13 +177,20 @@ impl<'a, W: World> Finish<'a, W> {
             return Ok(());
         }
         let count = records.len();
-        match self.turn.world.remember(records).await {
+        let (remembered, embedding) = self.turn.world.remember(records).await;
+        self.turn.count(&embedding);
+        let told = embedding.written();
+        match remembered {
             Ok(ids) => {
-                self.turn.write(kinds::MEMORY_WRITE, json!({"records": count, "ids": ids}))?;
+                let data = json!({"records": count, "ids": ids, "embedding": told});
+                self.turn.write(kinds::MEMORY_WRITE, data)?;
+                self.turn.warn_of(&embedding)?;
                 self.next.state.refer(ids, &self.turn.limits);
             }
             Err(problem) => {
-                let data = json!({"records": count, "ids": [], "error": problem});
+                let data = json!({
+                    "records": count, "ids": [], "error": problem, "embedding": told,
+                });
                 self.turn.write(kinds::MEMORY_WRITE, data)?;
                 // What could not be moved into memory stays, unless that has failed for long.
                 let most = self.turn.setup.bounds().messages.saturating_mul(4);

@@ -33,6 +33,8 @@ pub mod kinds {
     pub const TURN_START: &str = "turn_start";
     /// A call waits for a person, or for room.
     pub const TOOL_WAIT: &str = "tool_wait";
+    /// A model that could not answer will be asked again.
+    pub const LLM_RETRY: &str = "llm_retry";
     /// Something was odd.
     pub const WARNING: &str = "warning";
     /// The turn was stopped.

@@ -26,8 +26,8 @@ use super::{
     kept::Native,
     run::{AgentEvent, Listener},
     world::{
-        ModelAsk, ModelEnded, ModelFailed, ModelSaid, Recalled, Remember, Stop, ToolAsk, ToolEnded,
-        ToolProblem, World,
+        Embedding, ModelAsk, ModelEnded, ModelFailed, ModelSaid, Recalled, Remember, Stop, ToolAsk,
+        ToolEnded, ToolProblem, World,
     },
 };
 
@@ -59,6 +59,8 @@ pub(crate) struct LiveWorld {
     pub(crate) embedding_model: Option<String>,
     /// The name that vectors are kept under, once it is known.
     pub(crate) embedded_as: Mutex<Option<String>>,
+    /// What embeddings took that nobody was told of yet.
+    pub(crate) embedding: Mutex<Embedding>,
     pub(crate) listener: Listener,
 }
 
@@ -125,11 +127,18 @@ impl LiveWorld {
     async fn embed(&self, texts: &[String]) -> Result<Option<(String, Vec<Vec<f32>>)>, String> {
         let Some(model) = &self.embedding_model else { return Ok(None) };
         let texts: Vec<String> = texts.iter().map(|text| bounded(text, LONGEST_EMBEDDED)).collect();
+        let before = (self.spent("tokens"), self.spent("usd_micros"));
         let call = self.call_of("model.embed", json!({"model": model, "input": texts}), None);
         let made = self.through_gate(call, Duration::ZERO, Arc::new(|_| {})).await;
-        let output = made.map_err(|unfinished| match unfinished.failure() {
-            Some(failure) => failure.error.message.clone(),
-            None => "a person must answer first".to_owned(),
+        self.count_embedding(made.as_ref().ok().map(|made| &made.output), before);
+        let output = made.map_err(|unfinished| {
+            let problem = match unfinished.failure() {
+                Some(failure) => redact_text(&failure.error.message).into_owned(),
+                None => "a person must answer first".to_owned(),
+            };
+            let mut all = self.embedding.lock().unwrap_or_else(PoisonError::into_inner);
+            all.problem.get_or_insert_with(|| problem.clone());
+            problem
         })?;
         let vectors = output.output.get("vectors").cloned().unwrap_or_default();
         let vectors: Vec<Vec<f32>> =
@@ -139,6 +148,31 @@ impl LiveWorld {
         let kept_as: String = format!("{model}/{named}/{length}").chars().take(150).collect();
         *self.embedded_as.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept_as.clone());
         Ok(Some((kept_as, vectors)))
+    }
+
+    /// Counts what a call of `model.embed` took; one that failed may have been paid for all the same.
+    fn count_embedding(&self, output: Option<&Value>, before: (Option<u64>, Option<u64>)) {
+        let number = |path: &str| output?.pointer(path)?.as_u64();
+        let since = |unit: &str, before: Option<u64>| {
+            if output.is_some() {
+                return None;
+            }
+            self.spent(unit).zip(before).map(|(now, before)| now.saturating_sub(before))
+        };
+        let tokens = number("/usage/input_tokens").or_else(|| since("tokens", before.0));
+        let cost = number("/cost_usd_micros").or_else(|| since("usd_micros", before.1));
+        let (tokens, cost) = (tokens.unwrap_or(0), cost.unwrap_or(0));
+        if output.is_none() && tokens == 0 && cost == 0 {
+            return;
+        }
+        let mut all = self.embedding.lock().unwrap_or_else(PoisonError::into_inner);
+        all.calls += 1;
+        all.tokens = all.tokens.saturating_add(tokens);
+        all.usd_micros = all.usd_micros.saturating_add(cost);
+    }
+
+    fn take_embedding(&self) -> Embedding {
+        std::mem::take(&mut *self.embedding.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Works with the memory on a thread that may block.
@@ -342,7 +376,41 @@ impl World for LiveWorld {
         ToolEnded { output, call_id, duration_ms, is_kept: false }
     }
 
-    async fn recall(&self, query: &str, tags: &[String]) -> Result<Vec<Recalled>, String> {
+    async fn recall(
+        &self,
+        query: &str,
+        tags: &[String],
+    ) -> (Result<Vec<Recalled>, String>, Embedding) {
+        (self.find(query, tags).await, self.take_embedding())
+    }
+
+    async fn remember(&self, records: Vec<Remember>) -> (Result<Vec<String>, String>, Embedding) {
+        (self.keep(records).await, self.take_embedding())
+    }
+
+    fn has_leisure(&self) -> bool {
+        self.gate.health() == Health::Ok
+    }
+
+    async fn request(&self, capability: &Capability) -> String {
+        let session = Some(self.session.to_string());
+        let reason = Some("asked for by the model".to_owned());
+        let asked = self.gate.request_capability(&self.by, capability.clone(), session, reason);
+        match asked.await {
+            Ok(Requested::New(_)) => "a person is asked".to_owned(),
+            Ok(_) => "it is granted or asked for already".to_owned(),
+            Err(error) => redact_text(&error.object(None).message).into_owned(),
+        }
+    }
+
+    fn capabilities(&self) -> (Vec<String>, Vec<String>) {
+        let key = self.by.account();
+        key.map(|key| capabilities(&self.gate, key, &self.session)).unwrap_or_default()
+    }
+}
+
+impl LiveWorld {
+    async fn find(&self, query: &str, tags: &[String]) -> Result<Vec<Recalled>, String> {
         let session = self.session.to_string();
         let of_session = session.clone();
         if self.with_memory(move |memory| memory.count(Some(&of_session))).await? == 0 {
@@ -387,7 +455,7 @@ impl World for LiveWorld {
         Ok(recalled.collect())
     }
 
-    async fn remember(&self, records: Vec<Remember>) -> Result<Vec<String>, String> {
+    async fn keep(&self, records: Vec<Remember>) -> Result<Vec<String>, String> {
         let now = self.now_ms();
         let mut new = Vec::new();
         for Remember { text, tags } in records {
@@ -400,28 +468,6 @@ impl World for LiveWorld {
         Ok(ids.ids.iter().map(ToString::to_string).collect())
     }
 
-    fn has_leisure(&self) -> bool {
-        self.gate.health() == Health::Ok
-    }
-
-    async fn request(&self, capability: &Capability) -> String {
-        let session = Some(self.session.to_string());
-        let reason = Some("asked for by the model".to_owned());
-        let asked = self.gate.request_capability(&self.by, capability.clone(), session, reason);
-        match asked.await {
-            Ok(Requested::New(_)) => "a person is asked".to_owned(),
-            Ok(_) => "it is granted or asked for already".to_owned(),
-            Err(error) => redact_text(&error.object(None).message).into_owned(),
-        }
-    }
-
-    fn capabilities(&self) -> (Vec<String>, Vec<String>) {
-        let key = self.by.account();
-        key.map(|key| capabilities(&self.gate, key, &self.session)).unwrap_or_default()
-    }
-}
-
-impl LiveWorld {
     /// Makes new memories of this session comparable. It is background work: what fails is done another time, or not at
     /// all where it fails by itself.
     async fn embed_new(&self) {

@@ -684,6 +684,7 @@ impl Inner {
             memory: Arc::clone(&self.memory),
             embedding_model: config.embedding_model.clone(),
             embedded_as: Mutex::default(),
+            embedding: Mutex::default(),
             listener: Arc::clone(listener),
         }
     }

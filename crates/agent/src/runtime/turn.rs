@@ -18,7 +18,7 @@ use super::{
     kept::{Answer, Native, PER_MESSAGE, Said, kept_output, shown, wires},
     roles::PipelineRole,
     settings::Budget,
-    world::{ModelAsk, ModelEnded, Recalled, Stop, ToolAsk, World},
+    world::{Embedding, ModelAsk, ModelEnded, Recalled, Stop, ToolAsk, World},
 };
 
 /// How often a model is asked again that could not answer.
@@ -99,7 +99,7 @@ impl TurnError {
 pub struct Totals {
     /// How often the acting role was asked.
     pub rounds: u32,
-    /// How often any model was asked.
+    /// How often any model was asked, for embeddings too.
     pub model_calls: u32,
     /// How many tools were called.
     pub tool_calls: u32,
@@ -233,7 +233,9 @@ impl<'a, W: World> Turn<'a, W> {
 
     async fn recall(&mut self) -> Result<(), String> {
         let query = self.said.first().map(|said| said.kept.content.clone()).unwrap_or_default();
-        let found = self.world.recall(&query, &self.checkpoint.state.memory_tags).await;
+        let (found, embedding) =
+            self.world.recall(&query, &self.checkpoint.state.memory_tags).await;
+        self.count(&embedding);
         let (items, problem) = match found {
             // What is shown is what is kept: an excerpt may have put together what looks like a secret.
             Ok(mut items) => {
@@ -246,9 +248,28 @@ impl<'a, W: World> Turn<'a, W> {
             Err(problem) => (Vec::new(), Some(problem)),
         };
         let query = bounded(&query, 500);
-        self.write(kinds::RETRIEVAL, json!({"query": query, "items": items, "error": problem}))?;
+        let data = json!({
+            "query": query, "items": items, "error": problem, "embedding": embedding.written(),
+        });
+        self.write(kinds::RETRIEVAL, data)?;
+        self.warn_of(&embedding)?;
         self.recalled = items;
         Ok(())
+    }
+
+    /// Counts what making texts comparable took.
+    pub(crate) fn count(&mut self, embedding: &Embedding) {
+        let totals = &mut self.totals;
+        totals.model_calls = totals.model_calls.saturating_add(embedding.calls);
+        totals.input_tokens = totals.input_tokens.saturating_add(embedding.tokens);
+        totals.usd_micros = totals.usd_micros.saturating_add(embedding.usd_micros);
+    }
+
+    /// Says that something will be found by its words alone.
+    pub(crate) fn warn_of(&mut self, embedding: &Embedding) -> Result<(), String> {
+        let Some(problem) = &embedding.problem else { return Ok(()) };
+        let problem = format!("memories are found by words alone: {problem}");
+        self.write(kinds::WARNING, json!({"problem": problem}))
     }
 
     /// The seed's block of what is remembered: the best of it, as much as there is room for.
@@ -511,6 +532,10 @@ impl<'a, W: World> Turn<'a, W> {
             }
             let pause = FIRST_PAUSE_MS << (attempt - 1);
             let pause = failed.retry_after_ms.unwrap_or(pause).clamp(50, LONGEST_PAUSE_MS);
+            let again = json!({
+                "role": role, "round": round, "attempt": attempt + 1, "of": ATTEMPTS, "in_ms": pause,
+            });
+            self.write(kinds::LLM_RETRY, again)?;
             self.world.pause(pause).await;
             if self.must_stop()? {
                 return Ok(None);

@@ -102,6 +102,24 @@ pub(crate) struct Recalled {
     pub(crate) excerpt: String,
 }
 
+/// What making texts comparable took.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Embedding {
+    pub(crate) calls: u32,
+    pub(crate) tokens: u64,
+    pub(crate) usd_micros: u64,
+    /// Why it was not done, where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+impl Embedding {
+    /// As the trace has it; nothing where no model was asked.
+    pub(crate) fn written(&self) -> Option<&Self> {
+        (*self != Self::default()).then_some(self)
+    }
+}
+
 /// Something to remember.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Remember {
@@ -126,18 +144,18 @@ pub(crate) trait World: Sync {
     /// Calls a tool.
     fn tool(&self, ask: ToolAsk) -> impl Future<Output = ToolEnded> + Send;
 
-    /// Finds what is remembered.
+    /// Finds what is remembered, and says what that took.
     fn recall(
         &self,
         query: &str,
         tags: &[String],
-    ) -> impl Future<Output = Result<Vec<Recalled>, String>> + Send;
+    ) -> impl Future<Output = (Result<Vec<Recalled>, String>, Embedding)> + Send;
 
-    /// Remembers, and gives the names of what is remembered.
+    /// Remembers, gives the names of what is remembered, and says what that took.
     fn remember(
         &self,
         records: Vec<Remember>,
-    ) -> impl Future<Output = Result<Vec<String>, String>> + Send;
+    ) -> impl Future<Output = (Result<Vec<String>, String>, Embedding)> + Send;
 
     /// May work be done that nobody waits for? Not when the gate is in trouble.
     fn has_leisure(&self) -> bool;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tollgate_agent::runtime::{
     AgentEvent, Budget, BudgetDefaults, OffWord, PolicyDefault, SessionSettings, Stop, TurnRequest,
-    kinds,
+    kinds, replay_turn,
 };
 use tollgate_consent::Holder;
 use tollgate_contract::{Capability, ErrorCode};
@@ -507,4 +507,56 @@ async fn memories_are_found_by_meaning_where_a_server_gives_vectors() {
     let mut ledger = Vec::new();
     play.stage.gate.read(|reader| reader.export(&mut ledger)).unwrap();
     assert!(String::from_utf8(ledger).unwrap().contains("model.embed"));
+}
+
+#[tokio::test]
+async fn what_embeddings_take_is_counted_and_comes_again_in_a_replay() {
+    let replies: Vec<Value> = (0..5).map(|n| json!({"content": format!("Noted {n}.")})).collect();
+    let mut setting = Setting::new(json!({"replies": replies}));
+    setting.config.keep_messages = Some(2);
+    setting.config.embedding_model = Some("fake".to_owned());
+    setting.model = Box::new(|model| {
+        model.embedding_model = Some("fake-embedding".to_owned());
+        let price = json!({"input": 10.0, "output": 10.0});
+        model.price = Some(serde_json::from_value(price).unwrap());
+    });
+    let play = Play::with(setting).await;
+    let mut last = None;
+    for text in ["tulips bloom in spring", "engines need oil", "ships need water", "and tulips?"] {
+        last = Some(play.say(text).await);
+    }
+    let totals = last.unwrap().totals;
+    let of = |kind: &str| play.stage.of_kind(kind).pop().unwrap();
+    let (found, kept, answered) =
+        (of(kinds::RETRIEVAL), of(kinds::MEMORY_WRITE), of(kinds::LLM_DONE));
+    let number = |value: &Value| value.as_u64().unwrap();
+    let embedded = |name: &str| {
+        let [one, other] = [&found, &kept].map(|event| number(&event["embedding"][name]));
+        assert!(one > 0 && other > 0, "{found} {kept}");
+        one + other
+    };
+    assert_eq!(u64::from(totals.model_calls), 1 + embedded("calls"));
+    let asked = number(&answered["usage"]["input_tokens"]);
+    assert_eq!(totals.input_tokens, asked + embedded("tokens"));
+    assert_eq!(totals.usd_micros, number(&answered["cost_usd_micros"]) + embedded("usd_micros"));
+    let again = replay_turn(&play.stage.session(), 4).await.unwrap().pop().unwrap();
+    assert!(again.is_same(), "{:?}", again.divergence);
+}
+
+#[tokio::test]
+async fn that_memories_are_found_by_words_alone_is_told() {
+    let mut setting = Setting::new(says(&["One.", "Two."]));
+    setting.config.keep_messages = Some(2);
+    // The model that is to make vectors cannot.
+    setting.config.embedding_model = Some("fake".to_owned());
+    let play = Play::with(setting).await;
+    assert!(play.say("first").await.ok);
+    assert!(play.say("second").await.ok);
+    let warnings = play.stage.of_kind(kinds::WARNING);
+    let told = |warning: &Value| {
+        warning["problem"].as_str().unwrap().starts_with("memories are found by words alone: ")
+    };
+    assert!(warnings.iter().any(told), "{warnings:?}");
+    let again = replay_turn(&play.stage.session(), 2).await.unwrap().pop().unwrap();
+    assert!(again.is_same(), "{:?}", again.divergence);
 }

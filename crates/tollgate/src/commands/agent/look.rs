@@ -109,6 +109,7 @@ fn told(event: &Event) -> Option<String> {
                 format!("✓ {} tokens, {}", usage.part("output_tokens"), data.word("finish"))
             }
         },
+        "llm_retry" => format!("asked again after {} ms", number("in_ms")),
         "tool_plan" => {
             let calls = data.part("calls").as_array().into_iter().flatten();
             list(calls.map(|call| format!("{} {}", call.word("tool"), brief(call.part("args")))))

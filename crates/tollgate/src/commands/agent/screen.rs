@@ -50,6 +50,8 @@ pub(super) struct Screen {
     calls: Vec<String>,
     tokens: u64,
     usd_micros: u64,
+    /// Why the model last failed in this turn.
+    failed: Option<String>,
     is_asking: bool,
 }
 
@@ -70,6 +72,7 @@ impl Screen {
             calls: Vec::new(),
             tokens: 0,
             usd_micros: 0,
+            failed: None,
             is_asking: false,
         }
     }
@@ -83,6 +86,7 @@ impl Screen {
         self.answer.begin();
         self.began = Instant::now();
         (self.tokens, self.usd_micros, self.is_asking) = (0, 0, false);
+        self.failed = None;
         if let Some(bar) = &self.bar {
             bar.reset();
         }
@@ -192,6 +196,13 @@ impl Screen {
                 self.does(&format!("{who}{again}"));
             }
             "llm_done" => self.answered(data),
+            "llm_retry" => {
+                let number = |name: &str| data.part(name).as_u64().unwrap_or(0);
+                let (next, of) = (number("attempt"), number("of"));
+                let wait = lasted(number("in_ms"));
+                self.aside(&format!("asking again in {wait} ({next} of {of})"));
+                self.does(&format!("waits {wait} to ask again,"));
+            }
             "tool_plan" => self.planned(data),
             "tool_start" => {
                 let about = self.about(data);
@@ -200,6 +211,7 @@ impl Screen {
             "tool_done" => self.called(data),
             "tool_wait" => self.waits(data),
             "retrieval" => {
+                self.embedded(data);
                 let found = data.part("items").as_array().map_or(0, Vec::len);
                 if found > 0 {
                     self.aside(&format!("recalled {found}"));
@@ -219,6 +231,7 @@ impl Screen {
                 }
             }
             "memory_write" => {
+                self.embedded(data);
                 let ids = data.part("ids").as_array().map_or(0, Vec::len);
                 if ids > 0 {
                     self.aside(&format!("remembered {ids}"));
@@ -233,6 +246,17 @@ impl Screen {
         }
     }
 
+    fn count(&mut self, tokens: u64, usd_micros: &Value) {
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.usd_micros = self.usd_micros.saturating_add(usd_micros.as_u64().unwrap_or(0));
+    }
+
+    /// What making memories comparable took.
+    fn embedded(&mut self, data: &Value) {
+        let embedding = data.part("embedding");
+        self.count(embedding.part("tokens").as_u64().unwrap_or(0), embedding.part("usd_micros"));
+    }
+
     fn aside(&self, text: &str) {
         self.say(&self.paint("2", &format!("· {text}")));
     }
@@ -243,15 +267,20 @@ impl Screen {
         self.write(rest);
         let tokens = |name: &str| data.part("usage").part(name).as_u64().unwrap_or(0);
         let used = tokens("input_tokens").saturating_add(tokens("output_tokens"));
-        self.tokens = self.tokens.saturating_add(used);
-        let cost = data.part("cost_usd_micros").as_u64().unwrap_or(0);
-        self.usd_micros = self.usd_micros.saturating_add(cost);
+        self.count(used, data.part("cost_usd_micros"));
         let error = data.part("error");
         // Whoever cancels is told of it once, at the end.
         if error.is_object() && error.word("code") != "CANCELLED" {
             let (code, message) =
                 (line(error.word("code"), 40), line(error.word("message"), LONGEST));
-            self.say(&format!("{} model {code}: {message}", self.paint("31", "✗")));
+            let told = format!("{code}: {message}");
+            // What fails in the same way again is not told in full again.
+            if self.failed.as_ref() == Some(&told) {
+                self.say(&format!("{} model {code}, as before", self.paint("31", "✗")));
+            } else {
+                self.say(&format!("{} model {told}", self.paint("31", "✗")));
+                self.failed = Some(told);
+            }
         }
         self.does("working…");
     }

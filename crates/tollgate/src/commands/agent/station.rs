@@ -110,26 +110,37 @@ pub(super) fn settings(args: &AgentTurnArgs) -> Result<Map<String, Value>, Failu
     }
     match args.model.as_deref() {
         Some(model) if is_address(model) => {
+            let usual = ModelConfig::at(model);
+            let context_tokens = args.model_context.unwrap_or(usual.context_tokens);
             let own = ModelConfig {
                 model: args.model_name.clone(),
                 api_key_env: args.model_key_env.clone(),
-                ..ModelConfig::at(model)
+                context_tokens,
+                // A model with little room does not spend most of it on one answer.
+                max_output_tokens: usual.max_output_tokens.min(context_tokens / 4),
+                ..usual
             };
             own.check().map_err(|(setting, problem)| {
                 let option = match setting.as_str() {
                     "model" => "--model-name",
                     "api_key_env" => "--model-key-env",
+                    "context_tokens" | "max_output_tokens" => "--model-context",
                     _ => "--model",
                 };
                 Failure::usage(format!("{option}: `{setting}` {problem}"))
             })?;
             settings.insert("model".to_owned(), json!({"own": own}));
         }
-        Some(_) if args.model_name.is_some() || args.model_key_env.is_some() => {
+        Some(_)
+            if args.model_name.is_some()
+                || args.model_key_env.is_some()
+                || args.model_context.is_some() =>
+        {
             return Err(Failure::usage(
-                "--model-name and --model-key-env go with the address of a model server".to_owned(),
+                "--model-name, --model-key-env and --model-context go with the address of a model server"
+                    .to_owned(),
             )
-            .with_help("what a model of the configuration is called stands there"));
+            .with_help("what holds for a model of the configuration stands there"));
         }
         _ => {}
     }

@@ -308,6 +308,11 @@ impl Gate {
         self.inner.keys().owner(now)
     }
 
+    /// Is what it has acknowledged still there after a loss of power?
+    pub fn survives_power_loss(&self) -> bool {
+        self.inner.ledger.sync() == tollgate_ledger::Sync::Full
+    }
+
     /// What tells the time.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.inner.clock

@@ -70,6 +70,7 @@ struct Open {
     projection: Mutex<Option<Projection>>,
     writer: Writer,
     folder: Arc<Folder>,
+    sync: Sync,
 }
 
 impl Ledger {
@@ -77,7 +78,7 @@ impl Ledger {
     pub fn open(data: &Path, sync: Sync) -> Result<Self, LedgerError> {
         let folder = Arc::new(Folder::take(data)?);
         let writer = Writer::start(&folder, sync)?;
-        Ok(Self { open: Arc::new(Open { projection: Mutex::default(), writer, folder }) })
+        Ok(Self { open: Arc::new(Open { projection: Mutex::default(), writer, folder, sync }) })
     }
 
     /// Appends events, in order and together with what changes beside them, and waits until they are
@@ -117,6 +118,11 @@ impl Ledger {
     /// [`Work::make`] changes rebuilds it here. It must not own this ledger, nor wait for the writer.
     pub fn on_failure(&self, f: impl Fn(Head) + Send + std::marker::Sync + 'static) {
         self.open.writer.on_failure(Box::new(f));
+    }
+
+    /// What its events survive.
+    pub fn sync(&self) -> Sync {
+        self.open.sync
     }
 
     /// The last event that is stored.

@@ -132,14 +132,19 @@ pub(super) struct LiveSink {
     pub(super) writer: TraceWriter,
     pub(super) clock: Arc<dyn tollgate_gate::Clock>,
     pub(super) listener: Listener,
+    /// Does the ledger's record? The trace keeps up with it.
+    pub(super) survives_power_loss: bool,
 }
 
 impl Sink for LiveSink {
     fn write(&mut self, kind: &str, data: Value) -> Result<(), String> {
         let event = Event::new(self.clock.now_ms(), kind, data);
         let mut written = self.writer.write(&event);
-        if kind == kinds::TURN_START {
-            // What a person said survives also the loss of power.
+        // What a person said survives also the loss of power. So does that a call began, where the ledger promises
+        // that of its own record: the next start must not take it for one that was never made.
+        let must_last =
+            kind == kinds::TURN_START || (kind == kinds::TOOL_START && self.survives_power_loss);
+        if must_last {
             written = written.and_then(|()| self.writer.sync());
         }
         written.map_err(|error| error.to_string())?;

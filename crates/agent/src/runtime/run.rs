@@ -493,6 +493,7 @@ impl Inner {
             writer: opened.writer,
             clock: self.gate.clock().clone(),
             listener: Arc::clone(&listener),
+            survives_power_loss: self.gate.survives_power_loss(),
         };
         let turn = Turn::new(&world, &mut sink, &setup, &tools, &opened.checkpoint);
         let over = turn

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use tollgate_contract::{
     Error, KeyScope,
     error::{Internal, NotFound},
@@ -29,6 +30,9 @@ const LONGEST: usize = 1_000;
 
 /// In how many sessions of its own a key searches at once.
 const MOST_SESSIONS: usize = 200;
+
+/// How many searches run at once; the others stand in line, so that turns, which search too, have the machine.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
 
 /// What is looked for.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -136,7 +140,13 @@ async fn search(ask: Ask<Wanted, Nothing>) -> Result<Reply<Memories>, Failed> {
             }
         }
     };
-    let done = tokio::task::spawn_blocking(work).await;
+    let turn = AT_ONCE.acquire().await;
+    let done = tokio::task::spawn_blocking(move || {
+        // Held until the search ends, also where nobody waits for it any more.
+        let _turn = turn;
+        work()
+    })
+    .await;
     let found = done.unwrap_or_else(|_| Err(Internal::new("searching ended early").into()))?;
     Ok(Reply::ok(Memories { memories: found.into_iter().map(Shown::from).collect() }))
 }

@@ -395,6 +395,31 @@ fn a_person_is_asked_and_answers_from_another_terminal() {
 }
 
 #[test]
+fn nobody_is_asked_about_a_command_that_cannot_be_run() {
+    let cannot = calls(&[
+        ("shell.exec", json!({"cmd": "make all"})),
+        ("shell.exec", json!({"cmd": "echo $(sudo ls)"})),
+        ("shell.exec", json!({"cmd": "rm -rf ."})),
+        ("shell.exec", json!({"cmd": "ls", "timeout_s": 1_000_000})),
+    ]);
+    let fake = Fake::saying(&[&cannot, "None of them can be run."]);
+    let text = format!("{}\n[agent]\napproval_wait_seconds = 1\n", config(&fake, "fake"));
+    let daemon = Daemon::configured(&text);
+    let key = agent(&daemon, "one");
+    let answer = turn(&daemon, &key, "s", &json!({"input": "run"})).json();
+    assert_eq!(answer["text"], "None of them can be run.");
+    let told = fake.chats()[1]["body"]["messages"].to_string();
+    assert_eq!(told.matches("INVALID_INPUT").count(), 4, "{told}");
+    for part in
+        ["is not one of the programs that may be run", "deny list", "greater than the maximum"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let asked = daemon.get("/v1/approvals?state=all", Some(&daemon.admin()));
+    assert_eq!((asked.status, asked.json()["approvals"].clone()), (200, json!([])));
+}
+
+#[test]
 fn a_person_who_does_not_answer_in_time_is_not_waited_for() {
     let echo = calls(&[("shell.exec", json!({"cmd": "echo hi"}))]);
     let fake = Fake::saying(&[&echo, "Nobody answered."]);

@@ -17,7 +17,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tollgate_contract::{
     Error, Manifest, Reach, ToolDeclaration, Violations,
@@ -71,6 +71,20 @@ impl LazyShell {
                 .map_err(|_| Error::from(Internal::new("making the shell ended early")))
         };
         self.made.get_or_try_init(make).await
+    }
+
+    /// What is wrong with a command, before anybody is asked about it or anything is prepared for it.
+    fn check(&self, input: &Value) -> Result<(), InputProblem> {
+        // The schema was checked before.
+        let Ok(input) = shell::ExecInput::deserialize(input) else { return Ok(()) };
+        let checked = match self.made.get() {
+            Some(shell) => shell.check(&input),
+            None => self.config.check_command(&input),
+        };
+        checked.map_err(|error| {
+            let whole = || InputProblem { pointer: String::new(), message: error.to_string() };
+            error.problem().unwrap_or_else(whole)
+        })
     }
 }
 
@@ -168,6 +182,8 @@ fn with_shell(
 ) -> Result<Packs, Violations> {
     let declaration = shell::exec_declaration()?;
     let name = declaration.tool().name.clone();
+    let checks = Arc::clone(&shell);
+    let packs = packs.needing(name.clone(), move |input| checks.check(input).map(|()| Vec::new()));
     let packs = packs.add(declaration, move |input: shell::ExecInput, context: Context| {
         let (shell, workspaces) = (Arc::clone(&shell), workspaces.clone());
         async move {

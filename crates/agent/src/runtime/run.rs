@@ -649,7 +649,7 @@ impl Inner {
             .map(|tool| ToolText {
                 name: tool.name.to_string(),
                 description: tool.description.clone().unwrap_or_default(),
-                schema: tool.input_schema.clone().unwrap_or_default(),
+                schema: told_schema(tool.input_schema.clone().unwrap_or_default()),
             })
             .collect()
     }
@@ -729,6 +729,15 @@ fn session_policy(settings: &SessionSettings, config: &AgentConfig) -> Result<Po
                 .to_owned(),
         )),
     }
+}
+
+/// A schema without what tells a model nothing: which draft it is, and what its type is called in here.
+fn told_schema(mut schema: Value) -> Value {
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("$schema");
+        members.remove("title");
+    }
+    schema
 }
 
 fn fingerprint(tools: &[ToolText]) -> String {

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use tollgate_sandbox::TierChoice;
 
-use super::deny;
+use super::{
+    ExecInput, ShellError, deny,
+    words::{self, WordsError},
+};
 
 /// The programs that may be run unless the configuration says otherwise, those of them that exist.
 pub const PROGRAMS: &[&str] = &[
@@ -47,6 +50,33 @@ pub struct ProgramConfig {
     pub helpers: Vec<PathBuf>,
     /// What it reads besides the system's own folders.
     pub read_only: Vec<PathBuf>,
+}
+
+impl ShellConfig {
+    /// The program of a command and its arguments, if the command is one that may be.
+    pub(super) fn words(&self, input: &ExecInput) -> Result<(String, Vec<String>), ShellError> {
+        let words = words::split(&input.cmd)?;
+        if let Some(word) = deny::find(&self.deny, &words) {
+            return Err(ShellError::Denied(word.to_owned()));
+        }
+        let most = self.max_timeout_s;
+        if input.timeout_s == 0 || input.timeout_s > most {
+            return Err(ShellError::TooLong { most });
+        }
+        let mut words = words.into_iter();
+        let name = words.next().ok_or(WordsError::Empty)?;
+        Ok((name, words.collect()))
+    }
+
+    /// Can this command be run, as far as that is known before the programs were looked for?
+    pub(crate) fn check_command(&self, input: &ExecInput) -> Result<(), ShellError> {
+        let (name, _) = self.words(input)?;
+        if self.programs.contains_key(&name) {
+            return Ok(());
+        }
+        let allowed = self.programs.keys().cloned().collect();
+        Err(ShellError::NotAllowed { name: name.as_str().into(), allowed })
+    }
 }
 
 impl Default for ShellConfig {

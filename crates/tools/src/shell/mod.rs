@@ -145,25 +145,33 @@ pub enum ShellError {
     Sandbox(#[from] SandboxError),
 }
 
+impl ShellError {
+    /// What is wrong with the input, where that is why.
+    pub(crate) fn problem(&self) -> Option<InputProblem> {
+        let pointer = match self {
+            Self::TooLong { .. } => "/timeout_s",
+            Self::Words(_) | Self::Denied(_) | Self::NotAllowed { .. } | Self::Missing { .. } => {
+                "/cmd"
+            }
+            Self::Cancelled | Self::Sandbox(_) => return None,
+        };
+        Some(InputProblem { pointer: pointer.to_owned(), message: self.to_string() })
+    }
+}
+
 impl From<ShellError> for Error {
     fn from(error: ShellError) -> Self {
         let tool = match ToolName::parse(NAME) {
             Ok(tool) => tool,
             Err(error) => return Internal::new(error.to_string()).into(),
         };
-        let invalid = |pointer: &str, message: String| {
-            let problem = InputProblem { pointer: pointer.to_owned(), message };
-            InvalidInput::new(tool.clone(), vec![problem]).into()
-        };
-        match error {
-            ShellError::TooLong { .. } => invalid("/timeout_s", error.to_string()),
-            ShellError::Words(_)
-            | ShellError::Denied(_)
-            | ShellError::NotAllowed { .. }
-            | ShellError::Missing { .. } => invalid("/cmd", error.to_string()),
-            ShellError::Cancelled => Cancelled::new(Some(tool)).into(),
+        match (error.problem(), error) {
+            (Some(problem), _) => InvalidInput::new(tool, vec![problem]).into(),
             // What can go wrong is the machine's business, and names folders of it.
-            ShellError::Sandbox(why) => SandboxUnavailable::new(tool, why.to_string()).into(),
+            (None, ShellError::Sandbox(why)) => {
+                SandboxUnavailable::new(tool, why.to_string()).into()
+            }
+            (None, _) => Cancelled::new(Some(tool)).into(),
         }
     }
 }
@@ -233,22 +241,12 @@ impl Shell {
         input: &ExecInput,
         around: &Surroundings<'_>,
     ) -> Result<ExecOutput, ShellError> {
-        let words = words::split(&input.cmd)?;
-        if let Some(word) = deny::find(&self.config.deny, &words) {
-            return Err(ShellError::Denied(word.to_owned()));
-        }
-        let most = self.config.max_timeout_s;
-        if input.timeout_s == 0 || input.timeout_s > most {
-            return Err(ShellError::TooLong { most });
-        }
-        let Some((name, arguments)) = words.split_first() else {
-            return Err(WordsError::Empty.into());
-        };
-        let program = self.program(name)?;
+        let (name, arguments) = self.config.words(input)?;
+        let program = self.program(&name)?;
         let wanted = Duration::from_secs(input.timeout_s.into());
         let wall = around.time_left.map_or(wanted, |left| left.min(wanted));
         let mut argv = vec![program.binary.to_string_lossy().into_owned()];
-        argv.extend(program.before.iter().chain(arguments).cloned());
+        argv.extend(program.before.iter().cloned().chain(arguments));
         let grant = self.grant(program, around, wall);
         let finished = self.sandbox.run(&grant, &argv, around.cancel.clone()).await?;
         let mut output = output(finished)?;
@@ -257,6 +255,12 @@ impl Shell {
             output.note = Some(note.to_owned());
         }
         Ok(output)
+    }
+
+    /// Can this command be run here at all?
+    pub(crate) fn check(&self, input: &ExecInput) -> Result<(), ShellError> {
+        let (name, _) = self.config.words(input)?;
+        self.program(&name).map(drop)
     }
 
     fn program(&self, name: &str) -> Result<&Program, ShellError> {

@@ -19,6 +19,7 @@ mod notes;
 mod prompt;
 mod segment;
 mod state;
+mod strike;
 mod text;
 
 pub use actions::Action;
@@ -33,5 +34,5 @@ pub use name::{NameError, SessionName};
 pub use notes::{Applied, MOST_ENTRIES, NotesPatch};
 pub use prompt::{History, Prompt, PromptError, Section, ToolText};
 pub use segment::{Segment, rebuild};
-pub use state::{Limits, State};
+pub use state::{LONGEST_ENTRY, LONGEST_SUMMARY, Limits, State};
 pub use text::{bounded, one_line};

@@ -124,14 +124,16 @@ impl Inner {
         let session = folder.session();
         self.write_head(opened, folder, &self.config(), by)?;
         let before = &opened.checkpoint;
-        let next = Checkpoint {
+        let kept = Kept {
             revision: before.revision + 1,
             updated_ts: seconds(now),
             state: noted.state.clone(),
             trace_tail: opened.tail.clone(),
-            ..before.clone()
+            messages: noted.struck(&before.recent_messages),
         };
-        let event = Event::as_is(now, kinds::PERSON_NOTE, told(by, before, &next, noted));
+        let event = Event::as_is(now, kinds::PERSON_NOTE, told(by, before, &kept, noted));
+        let lost = || Internal::new("a note does not fit the session that it was made for");
+        let next = kept.in_place_of(before).ok_or_else(lost)?;
         // On the disk before the checkpoint is: what a replay knows of the state stands in it.
         let written = opened.writer.write(&event).and_then(|()| opened.writer.sync());
         written.map_err(|error| {
@@ -152,45 +154,46 @@ impl Inner {
 }
 
 /// What the trace has of a note.
-fn told(by: &Principal, before: &Checkpoint, next: &Checkpoint, noted: &Noted) -> Value {
+fn told(by: &Principal, before: &Checkpoint, kept: &Kept, noted: &Noted) -> Value {
     let mut data = json!({
         "by": by.account(), "revision": before.revision, "added": noted.added,
         "removed": noted.removed, "episode_summary": noted.summary,
     });
     redact(&mut data);
     // As it is saved: what is in it was redacted when it came in, and once more might make it another.
-    let kept = Kept::of(next);
     if let Some(members) = data.as_object_mut() {
-        members.insert("checkpoint".to_owned(), serde_json::to_value(&kept).unwrap_or_default());
+        members.insert("checkpoint".to_owned(), serde_json::to_value(kept).unwrap_or_default());
     }
     data
 }
 
-/// What a note changes of a checkpoint. The messages stay as they were.
+/// What a note changes of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     revision: u64,
     updated_ts: f64,
     state: State,
     trace_tail: Vec<String>,
+    /// The messages that read otherwise now, by their place. All others stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<(usize, String)>,
 }
 
 impl Kept {
-    fn of(checkpoint: &Checkpoint) -> Self {
-        Self {
-            revision: checkpoint.revision,
-            updated_ts: checkpoint.updated_ts,
-            state: checkpoint.state.clone(),
-            trace_tail: checkpoint.trace_tail.clone(),
+    /// The checkpoint that this makes of the one before; nothing where that lacks a message which is to be another.
+    fn in_place_of(self, before: &Checkpoint) -> Option<Checkpoint> {
+        let Self { revision, updated_ts, state, trace_tail, messages } = self;
+        let mut next = Checkpoint { revision, updated_ts, state, trace_tail, ..before.clone() };
+        for (place, content) in messages {
+            next.recent_messages.get_mut(place)?.content = content;
         }
+        Some(next)
     }
 }
 
 /// The checkpoint that a recorded note made of the one before it; nothing where the event is no such note.
 pub(super) fn noted(event: &Event, before: &Checkpoint) -> Option<Checkpoint> {
-    let Kept { revision, updated_ts, state, trace_tail } =
-        Kept::deserialize(event.part("checkpoint")).ok()?;
-    Some(Checkpoint { revision, updated_ts, state, trace_tail, ..before.clone() })
+    Kept::deserialize(event.part("checkpoint")).ok()?.in_place_of(before)
 }
 
 fn refused(session: &SessionName, problem: PersonNoteError) -> Error {

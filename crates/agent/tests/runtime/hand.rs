@@ -89,7 +89,8 @@ async fn what_a_person_notes_is_in_the_next_prompt_and_what_they_remove_is_not()
     assert_eq!(told[0]["added"][1], json!({"list": "constraints", "text": "never touch docs/"}));
     assert_eq!(told[0]["removed"][1], json!({"list": "memory_tags", "text": "mail"}));
     play.say("second").await;
-    let asked = system(&play.asked()[1]);
+    // Neither in what it is told nor in what it said itself.
+    let asked = serde_json::to_string(&play.asked()[1]).unwrap();
     for (text, is_there) in [
         ("never touch docs/", true),
         ("ask the owner", true),

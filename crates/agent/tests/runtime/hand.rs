@@ -308,12 +308,15 @@ struct Left {
 
 impl Left {
     async fn new() -> Self {
-        let model = model(&json!({"replies": [{"content": "Fine.", "times": 0}]})).await;
+        let bad = format!("Noted.{}", notes(&json!({"add_constraints": ["mail it to X"]})));
+        let replies = json!([{"content": bad}, {"content": "Fine.", "times": 0}]);
+        let model = model(&json!({"replies": replies})).await;
         let place = Place::new();
         let stage = place.open(&model.url(), &Setting::new(Value::Null)).await;
         stage.say("first").await;
         let left = Self { before: fs::read(Self::checkpoint(&place)).unwrap(), place, model };
-        note(&stage, constraint("never touch docs/")).await;
+        let remove = list(&["mail it to X"]);
+        note(&stage, PersonNote { remove, ..constraint("never touch docs/") }).await;
         left
     }
 
@@ -350,7 +353,7 @@ async fn a_note_in_the_trace_that_no_checkpoint_has_counts() {
         let stage = left.reopen().await;
         let view = stage.session().view().unwrap();
         assert!(view.warnings[0].contains("a person's note"), "{:?}", view.warnings);
-        assert!(view.checkpoint.state.constraints.is_empty());
+        assert_eq!(view.checkpoint.state.constraints, ["mail it to X"]);
         let warnings = if then_note {
             let report = note(&stage, constraint("second")).await;
             assert_eq!(report.state.constraints, ["never touch docs/", "second"]);
@@ -361,6 +364,7 @@ async fn a_note_in_the_trace_that_no_checkpoint_has_counts() {
         assert_eq!(warnings, ["a person's note that was cut off is kept"]);
         assert_eq!(stage.checkpoint().revision, 3);
         assert_eq!(stage.checkpoint().state.constraints[0], "never touch docs/");
+        assert!(!stage.checkpoint().written().contains("mail it to X"));
         assert!(stage.say("more").await.warnings.is_empty());
         assert_eq!(all_replay(&stage).await, if then_note { 2 } else { 3 });
         // It is no crash of a turn.
@@ -404,7 +408,7 @@ async fn half_a_note_is_none() {
     let stage = left.reopen().await;
     assert!(stage.say("go on").await.warnings.is_empty());
     assert_eq!(stage.checkpoint().revision, 2);
-    assert!(stage.checkpoint().state.constraints.is_empty());
+    assert_eq!(stage.checkpoint().state.constraints, ["mail it to X"]);
     assert_eq!(all_replay(&stage).await, 2);
 }
 
@@ -419,7 +423,7 @@ async fn a_note_behind_a_checkpoint_that_somebody_brought_back_is_left_out_and_t
     let report = stage.say("go on").await;
     assert!(report.warnings[0].contains("is left out; note it again"), "{:?}", report.warnings);
     assert_eq!(stage.checkpoint().revision, 2);
-    assert!(stage.checkpoint().state.constraints.is_empty());
+    assert_eq!(stage.checkpoint().state.constraints, ["mail it to X"]);
     // Two turns have the number 2 then, in two files; each file is sound in itself.
     assert_eq!(stage.session().traces().numbers().unwrap(), [1, 2]);
     for turn in replay_turn(&stage.session(), 2).await.unwrap() {

@@ -116,7 +116,7 @@ fn words_that_nobody_noted_change_nothing() {
             "`nobody noted this`",
         ),
         (&["--remove", "nobody"], 6, "`tollgate agent show notes` lists them"),
-        (&["--remove", &BAD[1..]], 6, "lways"),
+        (&["--remove", BAD.strip_prefix("a").unwrap()], 6, "lways"),
         (&["--add-goal", &long], 3, "2000 is the most"),
         (&["--summary", &summary], 3, "8000 is the most"),
         (&["--add-goal", " "], 3, "without words"),

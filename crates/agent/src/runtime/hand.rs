@@ -23,6 +23,7 @@ use tollgate_protocol::{
 };
 
 use super::{
+    checkpoint_file::SaveError,
     journal::{Event, kinds, seconds},
     opened::{Opened, open, saved_event, unreadable},
     run::{Inner, Runtime, invalid, not_found},
@@ -139,7 +140,14 @@ impl Inner {
         written.map_err(|error| {
             Internal::new(format!("the trace of {session} cannot be written: {error}"))
         })?;
-        folder.checkpoint().save(&next, before.revision).map_err(unreadable)?;
+        folder.checkpoint().save(&next, before.revision).map_err(|error| match error {
+            error @ SaveError::Io { .. } => {
+                let rest =
+                    "the note is in the trace, and counts as soon as the session can be saved";
+                Internal::new(format!("{error}; {rest}")).into()
+            }
+            error => unreadable(error),
+        })?;
         let event = Event::new(now, kinds::CHECKPOINT, saved_event(&next));
         match opened.writer.write(&event) {
             Ok(()) => self.know_saved(session, next.revision),

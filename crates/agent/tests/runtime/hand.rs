@@ -523,3 +523,21 @@ async fn a_memory_that_was_taken_back_leaves_a_session_that_goes_on() {
     assert_eq!(play.stage.runtime.memory().get(id).unwrap(), None);
     assert_eq!(all_replay(&play.stage).await, 3);
 }
+
+#[tokio::test]
+async fn a_note_that_could_not_be_saved_counts_as_soon_as_it_can() {
+    let play = Play::new(talkative(2)).await;
+    play.say("first").await;
+    // A folder stands where the next checkpoint is written.
+    let folder = play.stage.session().traces().folder().parent().unwrap().to_owned();
+    fs::create_dir(folder.join("checkpoint.new.json")).unwrap();
+    let error = try_note(&play.stage, constraint("never touch docs/")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Internal);
+    assert!(error.operator().contains("the note is in the trace"), "{}", error.operator());
+    assert_eq!(play.stage.checkpoint().revision, 1);
+    fs::remove_dir(folder.join("checkpoint.new.json")).unwrap();
+    let report = play.say("second").await;
+    assert_eq!(report.warnings, ["a person's note that was cut off is kept"]);
+    assert!(system(&play.asked()[1]).contains("never touch docs/"));
+    assert_eq!(all_replay(&play.stage).await, 2);
+}

@@ -144,6 +144,14 @@ impl Memory {
         self.change(|change| write::forget_one(change, id))
     }
 
+    /// Forgets a record, and gives it for the last time; nothing where it was not there.
+    pub fn take_back(&self, id: MemoryId) -> Result<Option<Record>, MemoryError> {
+        let record = self.get(id)?;
+        // Somebody else may have been faster.
+        let was_there = record.is_some() && self.forget_one(id)?;
+        Ok(record.filter(|_| was_there))
+    }
+
     /// Records that have no vector of this model yet, with their texts, the last added first; at most `limit` (and
     /// 1,000).
     pub fn without_vector(

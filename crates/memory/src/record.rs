@@ -1,14 +1,14 @@
 //! Records, and how large they may be. What a model says is cut to size rather than refused: a record that is a
 //! little shorter is worth more than one that is lost.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use rusqlite::Row;
 use tollgate_contract::{Quoted, id::MemoryId, text::is_plain};
 
 use crate::{
     error::{Failure, MemoryError},
-    excerpt::one_line,
+    excerpt::{excerpt, one_line},
     term,
 };
 
@@ -151,6 +151,11 @@ impl Record {
             turn: row.get::<_, i64>(4)?.cast_unsigned(),
             at_ms: row.get(5)?,
         })
+    }
+
+    /// How its text begins, on one line, at most [`LONGEST_EXCERPT`](crate::LONGEST_EXCERPT) characters of it.
+    pub fn beginning(&self) -> String {
+        excerpt(&self.text, &HashMap::new())
     }
 }
 

@@ -257,6 +257,18 @@ fn the_oldest_go_when_a_session_is_full() {
 }
 
 #[test]
+fn what_is_taken_back_is_given_once_and_not_found_again() {
+    let place = Place::new();
+    place.add("a", 1, &["common  secret\nof two lines", "common plain"]);
+    let record = place.memory.take_back(id(1)).unwrap().unwrap();
+    assert_eq!((record.id, record.session.as_str()), (id(1), "a"));
+    assert_eq!(record.beginning(), "common secret of two lines");
+    assert_eq!(place.memory.take_back(id(1)).unwrap(), None);
+    assert_eq!(place.memory.take_back(id(9)).unwrap(), None);
+    assert_eq!(place.texts("a", "common secret"), ["common plain"]);
+}
+
+#[test]
 fn what_is_forgotten_is_gone() {
     let place = Place::new();
     place.add("a", 1, &["common secret", "common plain"]);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The most entries of one list of a patch.
-const MOST_ENTRIES: usize = 200;
+pub const MOST_ENTRIES: usize = 200;
 
 /// What a model wants to note.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -29,6 +29,11 @@ pub struct State {
     pub capabilities_pending: Vec<String>,
 }
 
+/// The longest entry of a list, in characters.
+pub const LONGEST_ENTRY: usize = 2000;
+/// The longest summary, in characters.
+pub const LONGEST_SUMMARY: usize = 8000;
+
 /// How much a state holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -53,8 +58,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            entry: 2000,
-            summary: 8000,
+            entry: LONGEST_ENTRY,
+            summary: LONGEST_SUMMARY,
             goals: 50,
             open_loops: 200,
             decisions: 200,

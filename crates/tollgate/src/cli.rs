@@ -150,7 +150,7 @@ pub(crate) enum Command {
         direct: AgentArgs,
     },
 
-    /// Look into what agents remember.
+    /// Look into what agents remember, and take it back.
     #[command(
         subcommand_required = true,
         arg_required_else_help = true,
@@ -276,6 +276,7 @@ impl Command {
             Self::Agent { command: None, .. } => "agent",
             Self::Agent { command: Some(command), .. } => command.name(),
             Self::Memory { command: MemoryCommand::Search(_) } => "memory search",
+            Self::Memory { command: MemoryCommand::Forget(_) } => "memory forget",
             Self::FakeModel(_) => "fake-model",
             Self::Replay(_) => "replay",
             Self::Trace { command: TraceCommand::Receipt(_) } => "trace receipt",
@@ -880,6 +881,11 @@ pub(crate) enum AgentCommand {
     /// Show a session: goals, open loops, decisions, constraints, memory, capabilities, last turns.
     #[command(after_help = "Example:\n  tollgate agent show notes")]
     Show(AgentSessionArgs),
+    /// Correct what a session's agent noted, between two turns: all of it counts, or nothing.
+    #[command(
+        after_help = "`tollgate agent show` lists what there is. Where no gate runs on the data folder, this command runs one for as long as it lasts.\n\nExamples:\n  tollgate agent note notes --add-constraint 'never touch docs/' --summary ''\n  tollgate agent note notes --remove 'never touch docs/' --add-decision 'docs/ may be changed'"
+    )]
+    Note(Box<AgentNoteArgs>),
     /// Stop the turn that runs in a session.
     #[command(after_help = "Example:\n  tollgate agent cancel notes")]
     Cancel(AgentSessionArgs),
@@ -903,6 +909,7 @@ impl AgentCommand {
             Self::Repl(_) => "agent repl",
             Self::Sessions(_) => "agent sessions",
             Self::Show(_) => "agent show",
+            Self::Note(_) => "agent note",
             Self::Cancel(_) => "agent cancel",
             Self::Replay(_) => "agent replay",
             Self::Autopsy(_) => "agent autopsy",
@@ -1032,6 +1039,40 @@ pub(crate) struct AgentSessionArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AgentNoteArgs {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// A constraint to add: what must hold.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) add_constraint: Vec<String>,
+
+    /// A goal to add: what the session is after.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) add_goal: Vec<String>,
+
+    /// An open loop to add: what is not finished.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) add_open_loop: Vec<String>,
+
+    /// A decision to add.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) add_decision: Vec<String>,
+
+    /// The exact words of an entry to take away, from whichever list holds it; tags of memories too.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) remove: Vec<String>,
+
+    /// Another summary of what has happened; an empty one clears it.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) summary: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AgentTraceArgs {
     /// The session.
     #[arg(value_name = "SESSION")]
@@ -1055,7 +1096,7 @@ pub(crate) struct AgentReplayArgs {
     pub(crate) data: DataArgs,
 }
 
-/// The commands of `memory`. They read the data folder, whether the gate runs or not.
+/// The commands of `memory`. Searching reads the data folder, whether the gate runs or not.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
     /// Find memories by their words.
@@ -1063,6 +1104,11 @@ pub(crate) enum MemoryCommand {
         after_help = "Examples:\n  tollgate memory search 'release notes'\n  tollgate memory search 'release notes' --session notes --block"
     )]
     Search(MemorySearchArgs),
+    /// Take memories back: agents are not shown them again.
+    #[command(
+        after_help = "`tollgate memory search` shows the ids. What was said stays in the session's history and its trace.\n\nExample:\n  tollgate memory forget mem_01a1e1d83d4a7d7da4b8ddca9acc5d1c"
+    )]
+    Forget(MemoryForgetArgs),
 }
 
 #[derive(Debug, Args)]
@@ -1084,6 +1130,16 @@ pub(crate) struct MemorySearchArgs {
 
     #[command(flatten)]
     pub(crate) data: DataArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemoryForgetArgs {
+    /// The ids of the memories.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
 }
 
 #[derive(Debug, Args)]

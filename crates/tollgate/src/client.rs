@@ -7,7 +7,10 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tollgate_contract::{Secret, error::ErrorObject, json as strict};
 
-use crate::{output::Failure, place::GateArgs};
+use crate::{
+    output::Failure,
+    place::{GateArgs, own_addresses},
+};
 
 /// A gate that can be asked.
 pub(crate) struct Client {
@@ -27,6 +30,14 @@ impl Client {
     /// The gate that the command line means, asked with this key.
     pub(crate) fn new(args: &GateArgs, key: Option<Secret>) -> Result<Self, Failure> {
         Self::with_patience(args, key, PATIENCE)
+    }
+
+    /// The gate that was named or that runs on the data folder, asked with the key for it; nothing where none does.
+    pub(crate) fn running(args: &GateArgs) -> Result<Option<Self>, Failure> {
+        if args.url.is_none() && own_addresses(&args.data.folder()?).is_empty() {
+            return Ok(None);
+        }
+        Self::new(args, args.key()?).map(Some)
     }
 
     /// The same, for whoever waits no longer than `patience` for a sign of life.

@@ -603,7 +603,7 @@ fn a_command_finds_the_gate_and_its_models() {
     );
     assert_eq!((ran.code, ran.out.as_str()), (0, "Again.\n"), "{}", ran.err);
     let shown = daemon.cli(&["agent", "show", "two"]);
-    assert!(shown.out.contains("two · 1 turn"), "{}", shown.out);
+    assert!(shown.out.contains("two · revision 1"), "{}", shown.out);
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_session_is_shown_and_goes_on_where_it_was() {
     let shown = place.run(&["agent", "show", "notes"]);
     assert_eq!(shown.code, 0, "{}", shown.err);
     for part in [
-        "notes · 1 turn · last",
+        "notes · revision 1 · last",
         "Goals\n  • Summaries",
         "Open loops\n  • check the spelling",
         "Decisions\n  • bullets",
@@ -129,7 +129,7 @@ fn a_session_is_shown_and_goes_on_where_it_was() {
         "How many bullets?\n\n/show\n/cancel\n/what\nThanks.\n",
     );
     assert_eq!(talked.code, 0, "{}{}", talked.out, talked.err);
-    assert!(talked.out.starts_with("It has two.\nnotes · 2 turns"), "{}", talked.out);
+    assert!(talked.out.starts_with("It has two.\nnotes · revision 2"), "{}", talked.out);
     assert!(talked.out.ends_with("Bye.\n"), "{}", talked.out);
     assert!(talked.err.contains("no turn runs") && talked.err.contains("there is /show"));
     let asked = fake.chats();

@@ -33,7 +33,7 @@ fn the_api_is_what_its_description_says() {
         .unwrap();
     let told = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(ran.status.success(), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
-    assert!(told.contains("Tested: 50"), "{told}");
+    assert!(told.contains("Tested: 52"), "{told}");
     assert_eq!(daemon.cli(&["ledger", "verify"]).code, 0);
     assert_eq!(daemon.get("/health", None).json()["status"], "ok");
 }

@@ -15,6 +15,7 @@ use tollgate_contract::{Capability, text::hex};
 use tollgate_protocol::{Checkpoint, Segment, ToolText, rebuild};
 
 use super::{
+    hand::noted,
     journal::{Event, Sink, kinds},
     kept::Native,
     recover::mend,
@@ -96,9 +97,10 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
         checkpoint.ok_or_else(|| format!("{name} does not begin with the session as it was"))?;
     let mut tools: Vec<ToolText> = Vec::new();
     let mut replayed = Vec::new();
-    for part in
-        events.chunk_by(|_, next| next.kind != kinds::TURN_START && next.kind != kinds::TOOLS)
-    {
+    let begins = |event: &Event| {
+        [kinds::TURN_START, kinds::TOOLS, kinds::PERSON_NOTE].contains(&event.kind.as_str())
+    };
+    for part in events.chunk_by(|_, next| !begins(next)) {
         match part.first().map(|event| event.kind.as_str()) {
             Some(kinds::TOOLS) => {
                 let listed = part.first().map(|event| event.part("tools").clone());
@@ -111,6 +113,14 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
                 replayed.push(one);
                 if start_number(part, "turn") == Some(turn) {
                     break;
+                }
+            }
+            Some(kinds::PERSON_NOTE) => {
+                // One that was not saved was left out, and the session went on without it.
+                let is_saved = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
+                if let Some(note) = part.first().filter(|_| is_saved) {
+                    checkpoint = noted(note, &checkpoint)
+                        .ok_or_else(|| format!("a person's note in {name} cannot be read"))?;
                 }
             }
             _ => {}

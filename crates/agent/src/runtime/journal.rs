@@ -45,6 +45,8 @@ pub mod kinds {
     pub const TURN_DONE: &str = "turn_done";
     /// A turn that a crash cut off was closed.
     pub const RECOVERED: &str = "recovered";
+    /// A person noted something, between two turns.
+    pub const PERSON_NOTE: &str = "person_note";
     /// The checkpoint was written.
     pub const CHECKPOINT: &str = "checkpoint";
 }

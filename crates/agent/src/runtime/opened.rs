@@ -1,4 +1,4 @@
-//! A session that is opened for a turn: its checkpoint is loaded, a turn that a crash cut off is closed, and its trace
+//! A session that is opened for a turn or a note: its checkpoint is loaded, what a crash cut off is closed, and its trace
 //! is ready to be written.
 
 use std::{io, sync::Arc};
@@ -14,10 +14,11 @@ use tollgate_protocol::Checkpoint;
 use super::{
     again::sha256,
     checkpoint_file::SaveError,
+    hand::noted,
     journal::{Event, Sink, kinds, seconds},
     recover::{is_cut_off, mend},
     run::{AgentEvent, Listener},
-    session::{SessionFolder, last_turn},
+    session::{SessionFolder, last_step, note_of},
     settings::SessionSettings,
     trace_file::{TraceLimits, TraceWriter},
 };
@@ -67,18 +68,58 @@ pub(super) fn open(
     };
     let is_new = writer.is_empty();
     let mut opened = Opened { checkpoint, settings, writer, is_new, tail: Vec::new(), warnings };
-    if let Some(turn) = last_turn(&events) {
-        if is_cut_off(turn, &opened.checkpoint) {
-            opened.mend(folder, turn, now)?;
-        } else if !turn.iter().any(|event| event.kind == kinds::CHECKPOINT) {
-            // It was saved, and its process died before it could say so.
-            opened.tell_saved(now).map_err(unwritable)?;
+    if let Some(step) = last_step(&events) {
+        opened.close(folder, step, now)?;
+        // A replay goes from one event to the next: where they do not lead to the checkpoint, a new head does.
+        if !opened.is_new && !opened.is_result_of(step) {
+            opened.writer = traces.begin(limits).map_err(unwritable)?;
+            opened.is_new = true;
         }
     }
     Ok(opened)
 }
 
 impl Opened {
+    /// Is the checkpoint what this turn or note came to?
+    fn is_result_of(&self, step: &[Event]) -> bool {
+        let from = step.first().and_then(|start| start.number("revision"));
+        from.is_some_and(|from| self.checkpoint.revision == from.saturating_add(1))
+    }
+
+    /// Sees to it that the last turn or note is in the checkpoint, and the trace says so.
+    fn close(&mut self, folder: &SessionFolder, step: &[Event], now: i64) -> Result<(), Error> {
+        if is_cut_off(step, &self.checkpoint) {
+            return match note_of(step) {
+                Some(note) => self.take_note(folder, note, now),
+                None => self.mend(folder, step, now),
+            };
+        }
+        let is_told = step.iter().any(|event| event.kind == kinds::CHECKPOINT);
+        if !is_told && self.is_result_of(step) {
+            // It was saved, and its process died before it could say so.
+            self.tell_saved(now).map_err(unwritable)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a person's note that was written down, and not saved any more. The trace counts: it says all of it.
+    fn take_note(&mut self, folder: &SessionFolder, note: &Event, now: i64) -> Result<(), Error> {
+        let expected = self.checkpoint.revision;
+        let Some(next) = noted(note, &self.checkpoint).filter(|_| {
+            // A note goes on from one state. Behind another, such as a copy that somebody brought back, it does not.
+            note.number("revision") == Some(expected)
+        }) else {
+            let problem = "a person's note in the trace does not go on from the checkpoint, and is left out; note it again";
+            self.warnings.push(problem.to_owned());
+            return Ok(());
+        };
+        folder.checkpoint().save(&next, expected).map_err(unreadable)?;
+        self.checkpoint = next;
+        self.tell_saved(now).map_err(unwritable)?;
+        self.warnings.push("a person's note that was cut off is kept".to_owned());
+        Ok(())
+    }
+
     fn tell_saved(&mut self, now: i64) -> io::Result<()> {
         let data = saved_event(&self.checkpoint);
         self.writer.write(&Event::new(now, kinds::CHECKPOINT, data))
@@ -90,9 +131,6 @@ impl Opened {
             let problem = "the last turn was cut off, and its trace cannot be understood; what it had come to is not known";
             self.warnings.push(problem.to_owned());
             return Ok(());
-        };
-        let unwritable = |error: io::Error| {
-            Error::from(Internal::new(format!("a trace cannot be written: {error}")))
         };
         mended.checkpoint.updated_ts = seconds(now);
         let data = json!({"turn": mended.turn, "unknown_calls": mended.unknown});
@@ -111,6 +149,10 @@ impl Opened {
         });
         Ok(())
     }
+}
+
+fn unwritable(error: io::Error) -> Error {
+    Internal::new(format!("a trace cannot be written: {error}")).into()
 }
 
 pub(super) fn saved_event(checkpoint: &Checkpoint) -> Value {

@@ -24,9 +24,9 @@ pub(crate) struct Mended {
     pub(crate) unknown: Vec<String>,
 }
 
-/// Was the turn that these events are of cut off, so that the checkpoint knows nothing of it?
-pub(crate) fn is_cut_off(turn: &[Event], checkpoint: &Checkpoint) -> bool {
-    let from = turn.first().and_then(|start| start.number("revision"));
+/// Was the turn or the note that these events are of cut off, so that the checkpoint knows nothing of it?
+pub(crate) fn is_cut_off(step: &[Event], checkpoint: &Checkpoint) -> bool {
+    let from = step.first().and_then(|start| start.number("revision"));
     from.is_some_and(|from| checkpoint.revision <= from)
 }
 

@@ -29,7 +29,7 @@ use super::{
     journal::{Event, Sink, kinds},
     live::{LiveWorld, capabilities},
     opened::{LiveSink, Opened, open, saved_event, unreadable},
-    session::{CUT_OFF, SessionFolder, SessionSummary, SessionView},
+    session::{CUT_OFF, NOTE_CUT_OFF, SessionFolder, SessionSummary, SessionView},
     settings::{AgentConfig, Budget, BudgetDefaults, ModelChoice, PolicyDefault, SessionSettings},
     turn::{ModelInfo, Setup, Totals, Turn, TurnError},
     world::Stop,
@@ -132,22 +132,22 @@ pub type BindRoot = Arc<dyn Fn(&str, Option<&Path>) -> Result<(), String> + Send
 /// Runs turns. Clones share it.
 #[derive(Clone)]
 pub struct Runtime {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    gate: Gate,
+pub(super) struct Inner {
+    pub(super) gate: Gate,
     models: Models,
     memory: Arc<Memory>,
     /// The folder of all sessions.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     config: RwLock<AgentConfig>,
     bind_root: BindRoot,
     running: Mutex<HashMap<SessionName, Running>>,
     /// What this process has done last in each session.
     known: Mutex<HashMap<SessionName, Known>>,
     slots: Semaphore,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -157,11 +157,11 @@ struct Running {
 
 /// What is known of a session whose last turn this process has run.
 #[derive(Debug, Clone, Default)]
-struct Known {
+pub(super) struct Known {
     /// The tools that its trace tells of.
     tools_sha256: String,
     /// The revision that was saved last: if it is still there, no turn was cut off.
-    revision: Option<u64>,
+    pub(super) revision: Option<u64>,
 }
 
 impl Runtime {
@@ -333,7 +333,7 @@ impl Runtime {
         let mut view = folder.view().map_err(unreadable)?;
         if running {
             // It only looks so while a turn is under way.
-            view.warnings.retain(|warning| warning != CUT_OFF);
+            view.warnings.retain(|warning| warning != CUT_OFF && warning != NOTE_CUT_OFF);
         }
         // The ledger is the truth; what the checkpoint says of it is as old as the checkpoint.
         let owner = self.inner.gate.session_owner(session.as_str());
@@ -367,18 +367,18 @@ impl Runtime {
     }
 }
 
-fn invalid(problem: String) -> Error {
+pub(super) fn invalid(problem: String) -> Error {
     InvalidRequest::new(Clean::already(problem), Vec::new()).into()
 }
 
-fn not_found(session: &SessionName) -> Error {
+pub(super) fn not_found(session: &SessionName) -> Error {
     NotFound::new("session", session.as_str()).into()
 }
 
-/// A session that a turn runs in. Nobody else runs one there until it is dropped.
-struct Place {
+/// A session that a turn runs in, or that somebody writes to. Nobody else does until it is dropped.
+pub(super) struct Place {
     inner: Arc<Inner>,
-    session: SessionName,
+    pub(super) session: SessionName,
     cancel: CancellationToken,
 }
 
@@ -395,15 +395,15 @@ impl Inner {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<SessionName, Known>> {
+    pub(super) fn known(&self) -> MutexGuard<'_, HashMap<SessionName, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn config(&self) -> AgentConfig {
+    pub(super) fn config(&self) -> AgentConfig {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn enter(
+    pub(super) fn enter(
         self: &Arc<Self>,
         session: &SessionName,
         cancel: &CancellationToken,
@@ -474,7 +474,8 @@ impl Inner {
         let narrow = request.policy.clone();
         let tools = self.tools(by, &policy, narrow.as_ref());
         let tools_sha256 = fingerprint(&tools);
-        self.write_head(&mut opened, &folder, &config, by, &tools, &tools_sha256)?;
+        self.write_head(&mut opened, &folder, &config, by)?;
+        self.write_tools(&mut opened, &place.session, &tools, &tools_sha256)?;
         let setup = Setup {
             session: place.session.clone(),
             turn: opened.checkpoint.revision + 1,
@@ -524,20 +525,15 @@ impl Inner {
         opened.map_err(|_| Internal::new("loading a session ended early"))?
     }
 
-    fn write_head(
+    /// Begins the next file of a trace where it is time to, and says which files the checkpoint will name.
+    pub(super) fn write_head(
         &self,
         opened: &mut Opened,
         folder: &SessionFolder,
         config: &AgentConfig,
         by: &Principal,
-        tools: &[ToolText],
-        tools_sha256: &str,
     ) -> Result<(), Error> {
         let session = folder.session();
-        let unwritable = |error: std::io::Error| {
-            Error::from(Internal::new(format!("the trace of {session} cannot be written: {error}")))
-        };
-        let now = self.gate.clock().now_ms();
         let mut all_known = self.known();
         if all_known.len() > MOST_KNOWN {
             all_known.clear();
@@ -547,20 +543,17 @@ impl Inner {
         known.revision = None;
         if opened.is_new || opened.writer.is_full(&config.trace_limits()) {
             if !opened.is_new {
-                opened.writer =
-                    folder.traces().begin(&config.trace_limits()).map_err(unwritable)?;
+                let begun = folder.traces().begin(&config.trace_limits());
+                opened.writer = begun.map_err(|error| unwritable(session, &error))?;
             }
             let head = json!({
                 "session": session, "key": by.account(), "version": env!("CARGO_PKG_VERSION"),
                 "checkpoint": opened.checkpoint,
             });
-            opened.writer.write(&Event::as_is(now, kinds::SESSION, head)).map_err(unwritable)?;
+            let head = Event::as_is(self.gate.clock().now_ms(), kinds::SESSION, head);
+            opened.writer.write(&head).map_err(|error| unwritable(session, &error))?;
+            opened.is_new = false;
             known.tools_sha256.clear();
-        }
-        if known.tools_sha256 != tools_sha256 {
-            let data = json!({"sha256": tools_sha256, "tools": tools});
-            opened.writer.write(&Event::as_is(now, kinds::TOOLS, data)).map_err(unwritable)?;
-            tools_sha256.clone_into(&mut known.tools_sha256);
         }
         let name = opened.writer.name();
         opened.tail.clone_from(&opened.checkpoint.trace_tail);
@@ -569,6 +562,25 @@ impl Inner {
         }
         let over = opened.tail.len().saturating_sub(TAIL);
         opened.tail.drain(..over);
+        Ok(())
+    }
+
+    /// Writes the tools down, where the trace tells of others.
+    fn write_tools(
+        &self,
+        opened: &mut Opened,
+        session: &SessionName,
+        tools: &[ToolText],
+        tools_sha256: &str,
+    ) -> Result<(), Error> {
+        let mut all_known = self.known();
+        let known = all_known.entry(session.clone()).or_default();
+        if known.tools_sha256 != tools_sha256 {
+            let data = json!({"sha256": tools_sha256, "tools": tools});
+            let event = Event::as_is(self.gate.clock().now_ms(), kinds::TOOLS, data);
+            opened.writer.write(&event).map_err(|error| unwritable(session, &error))?;
+            tools_sha256.clone_into(&mut known.tools_sha256);
+        }
         Ok(())
     }
 
@@ -690,6 +702,13 @@ impl Inner {
         }
     }
 
+    /// Remembers that a session is saved and its trace says so: opening it needs no look at the trace.
+    pub(super) fn know_saved(&self, session: &SessionName, revision: u64) {
+        if let Some(known) = self.known().get_mut(session) {
+            known.revision = Some(revision);
+        }
+    }
+
     async fn save(
         &self,
         folder: &SessionFolder,
@@ -704,15 +723,19 @@ impl Inner {
         let (file, to_save) = (folder.checkpoint(), checkpoint.clone());
         let saved = tokio::task::spawn_blocking(move || file.save(&to_save, expected)).await;
         saved.map_err(|_| Internal::new("saving a session ended early"))?.map_err(unreadable)?;
-        if let Some(known) = self.known().get_mut(folder.session()) {
-            known.revision = Some(checkpoint.revision);
-        }
         // It is saved; that its record cannot be written is made good when the session is opened again.
-        if let Err(problem) = sink.write(kinds::CHECKPOINT, saved_event(checkpoint)) {
-            tracing::warn!(problem, "the end of a turn is missing in its trace");
+        match sink.write(kinds::CHECKPOINT, saved_event(checkpoint)) {
+            Ok(()) => self.know_saved(folder.session(), checkpoint.revision),
+            Err(problem) => {
+                tracing::warn!(problem, "the end of a turn is missing in its trace");
+            }
         }
         Ok(())
     }
+}
+
+fn unwritable(session: &SessionName, error: &std::io::Error) -> Error {
+    Internal::new(format!("the trace of {session} cannot be written: {error}")).into()
 }
 
 /// The name of the model that a session has for itself: no other session has one of that name.

@@ -26,6 +26,11 @@ const SETTINGS: &str = "settings.json";
 const SHOWN_TURNS: usize = 10;
 /// What is told of a turn that was cut off.
 pub(crate) const CUT_OFF: &str = "the last turn was cut off; it is closed when the next one begins";
+/// What is told of a person's note that was cut off.
+pub(crate) const NOTE_CUT_OFF: &str =
+    "the gate stopped while a person's note was written; it counts when the next turn begins";
+/// How many files are looked through for the last turn: notes behind it may have filled some.
+const LOOKED_THROUGH: usize = 8;
 
 /// Where a session is kept.
 #[derive(Debug, Clone)]
@@ -40,9 +45,9 @@ pub struct SessionSummary {
     /// Its name.
     #[schemars(with = "String")]
     pub session_id: SessionName,
-    /// How many turns it has had.
+    /// How often it was written: by each turn, and by each note of a person.
     pub revision: u64,
-    /// When the last one ended, in seconds since 1970.
+    /// When that was last, in seconds since 1970.
     pub updated_ts: f64,
     /// What it is after.
     pub goals: Vec<String>,
@@ -147,8 +152,9 @@ impl SessionFolder {
             warnings.push(format!("the trace cannot be read: {error}"));
             Vec::new()
         });
-        if last_turn(&events).is_some_and(|turn| is_cut_off(turn, &checkpoint)) {
-            warnings.push(CUT_OFF.to_owned());
+        if let Some(step) = last_step(&events).filter(|step| is_cut_off(step, &checkpoint)) {
+            let is_note = note_of(step).is_some();
+            warnings.push(if is_note { NOTE_CUT_OFF } else { CUT_OFF }.to_owned());
         }
         let settings = self.settings().unwrap_or_else(|problem| {
             warnings.push(problem);
@@ -202,11 +208,11 @@ impl SessionFolder {
         })
     }
 
-    /// The events of the last file, and of the one before it where the last has no whole turn.
+    /// The events of the last file, and of those before it where the last has no turn.
     pub(crate) fn last_events(&self) -> Result<Vec<Event>, EventError> {
         let (traces, numbers) = (self.traces(), self.trace_numbers()?);
         let mut events: Vec<Event> = Vec::new();
-        for number in numbers.iter().rev().take(2) {
+        for number in numbers.iter().rev().take(LOOKED_THROUGH) {
             let mut before = traces.read(*number)?;
             before.append(&mut events);
             events = before;
@@ -227,10 +233,17 @@ impl SessionFolder {
     }
 }
 
-/// The turn that the last events are of, if they are of one: from its start on.
-pub(crate) fn last_turn(events: &[Event]) -> Option<&[Event]> {
-    let start = events.iter().rposition(|event| event.kind == kinds::TURN_START)?;
+/// What the last events are of, from its start on: a turn, or a note of a person.
+pub(crate) fn last_step(events: &[Event]) -> Option<&[Event]> {
+    let begins =
+        |event: &Event| event.kind == kinds::TURN_START || event.kind == kinds::PERSON_NOTE;
+    let start = events.iter().rposition(begins)?;
     events.get(start..)
+}
+
+/// The note of a person that a step is, if it is one.
+pub(crate) fn note_of(step: &[Event]) -> Option<&Event> {
+    step.first().filter(|event| event.kind == kinds::PERSON_NOTE)
 }
 
 /// A number in the data of a turn's start.

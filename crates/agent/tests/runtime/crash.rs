@@ -14,7 +14,7 @@ use tollgate_protocol::Role;
 
 use crate::stage::{Place, Setting, Stage, calls, marks, model, name, notes};
 
-fn script() -> Value {
+pub(crate) fn script() -> Value {
     let first = format!(
         "Two things to do.{}{}",
         calls(&json!([
@@ -50,7 +50,7 @@ async fn child() {
 }
 
 /// Lets a child die at this step. Says whether it died.
-fn dies(place: &Place, url: &str, at: &str) -> bool {
+pub(crate) fn dies(place: &Place, url: &str, at: &str) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child", "--ignored"])
         .env("CRASH_FOLDER", place.path())
@@ -66,7 +66,7 @@ fn dies(place: &Place, url: &str, at: &str) -> bool {
 }
 
 /// A place with a key, whose gate is closed again.
-async fn prepared(url: &str) -> Place {
+pub(crate) async fn prepared(url: &str) -> Place {
     let place = Place::new();
     let stage = place.open(url, &Setting::new(Value::Null)).await;
     stage.gate.drain(std::time::Duration::from_secs(5)).await;

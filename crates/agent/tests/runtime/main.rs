@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod crash;
+mod hand;
 mod hostile;
 mod replay;
 mod small;

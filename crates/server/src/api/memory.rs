@@ -1,4 +1,4 @@
-//! What agents remember, searched by words.
+//! What agents remember: searched by words, and taken back.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tollgate_contract::{
     Error, KeyScope,
-    error::{Internal, NotFound},
+    error::{Conflict, Internal, NotFound},
+    id::MemoryId,
     text::Clean,
 };
 use tollgate_gate::rfc3339;
@@ -79,6 +80,22 @@ struct Memories {
     memories: Vec<Shown>,
 }
 
+/// A memory that was taken back.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "MemoryForgotten")]
+struct Forgotten {
+    /// Its name. Nothing else ever has it.
+    id: String,
+    /// The session that it belonged to.
+    session: String,
+    /// The turn it was from.
+    turn: u64,
+    /// When that was.
+    at: String,
+    /// How it began, on one line.
+    excerpt: String,
+}
+
 impl From<Found> for Shown {
     fn from(found: Found) -> Self {
         Self {
@@ -104,6 +121,14 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Access::Gate,
         )
         .serve(200, "What was found", search),
+        endpoint(
+            Method::DELETE,
+            "/v1/memory/{id}",
+            "forgetMemory",
+            "Take back something that an agent remembers",
+            Access::Scope(KeyScope::Admin),
+        )
+        .serve(200, "What was forgotten", forget),
     ]
 }
 
@@ -158,12 +183,14 @@ fn found(
     limit: usize,
 ) -> Result<Vec<Found>, Error> {
     let query = Query { session, text, limit, ..Query::default() };
-    memory.search(&query).map_err(|error| match error {
-        MemoryError::Busy => {
-            tollgate_contract::error::Conflict::new(Clean::new(&error.to_string())).into()
-        }
+    memory.search(&query).map_err(failed)
+}
+
+fn failed(error: MemoryError) -> Error {
+    match error {
+        MemoryError::Busy => Conflict::new(Clean::new(&error.to_string())).into(),
         error => Internal::new(error.to_string()).into(),
-    })
+    }
 }
 
 /// The best of several sessions. A session is a wall, so that each is searched by itself.
@@ -180,4 +207,20 @@ fn in_each(
     all.sort_by(|one, other| other.score.total_cmp(&one.score));
     all.truncate(limit);
     Ok(all)
+}
+
+async fn forget(ask: Ask<Nothing, Nothing>) -> Result<Reply<Forgotten>, Failed> {
+    let unknown = || Error::from(NotFound::new("memory", ask.part("id")));
+    let id = MemoryId::parse(ask.part("id")).map_err(|_| unknown())?;
+    let memory = Arc::clone(ask.app.agents.memory());
+    let done = tokio::task::spawn_blocking(move || memory.take_back(id)).await;
+    let done = done.map_err(|_| Internal::new("forgetting ended early")).map_err(Error::from)?;
+    let record = done.map_err(failed)?.ok_or_else(unknown)?;
+    Ok(Reply::ok(Forgotten {
+        id: record.id.to_string(),
+        turn: record.turn,
+        at: rfc3339(record.at_ms),
+        excerpt: record.beginning(),
+        session: record.session,
+    }))
 }

@@ -23,13 +23,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tollgate_agent::runtime::{
-    AgentEvent, Budget, ModelChoice, PipelineRole, SessionSettings, SessionSummary, SessionView,
-    TurnReport, TurnRequest,
+    AgentEvent, Budget, ModelChoice, NoteReport, PipelineRole, SessionSettings, SessionSummary,
+    SessionView, TurnReport, TurnRequest,
 };
 use tollgate_contract::{Error, KeyScope, Urgency, error::Internal};
 use tollgate_gate::Principal;
 use tollgate_policy::Policy;
-use tollgate_protocol::SessionName;
+use tollgate_protocol::{LONGEST_ENTRY, LONGEST_SUMMARY, MOST_ENTRIES, PersonNote, SessionName};
 
 use super::events::Open;
 use crate::{
@@ -120,6 +120,39 @@ struct NewSettings {
     roles: Option<Option<Vec<PipelineRole>>>,
 }
 
+/// What a person notes in a session. At least one change is needed; all of it counts, or nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewNote {
+    /// Goals to add.
+    #[serde(default)]
+    #[schemars(length(max = MOST_ENTRIES), inner(length(min = 1, max = LONGEST_ENTRY)))]
+    add_goals: Vec<String>,
+    /// Open loops to add.
+    #[serde(default)]
+    #[schemars(length(max = MOST_ENTRIES), inner(length(min = 1, max = LONGEST_ENTRY)))]
+    add_open_loops: Vec<String>,
+    /// Decisions to add.
+    #[serde(default)]
+    #[schemars(length(max = MOST_ENTRIES), inner(length(min = 1, max = LONGEST_ENTRY)))]
+    add_decisions: Vec<String>,
+    /// Constraints to add.
+    #[serde(default)]
+    #[schemars(length(max = MOST_ENTRIES), inner(length(min = 1, max = LONGEST_ENTRY)))]
+    add_constraints: Vec<String>,
+    /// Entries to take away, by their exact words, from whichever list holds them.
+    #[serde(default)]
+    #[schemars(length(max = MOST_ENTRIES))]
+    remove: Vec<String>,
+    /// Another summary; an empty one clears it.
+    #[serde(default)]
+    #[schemars(length(max = LONGEST_SUMMARY))]
+    set_episode_summary: Option<String>,
+    /// The revision that this is meant for. A session that has gone on is left as it is.
+    #[serde(default)]
+    revision: Option<u64>,
+}
+
 /// A member that is there, also when it is null.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
@@ -163,6 +196,14 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Access::Gate,
         )
         .serve(200, "Whether one ran", cancel),
+        endpoint(
+            Method::POST,
+            "/v1/sessions/{session}/notes",
+            "noteSession",
+            "Correct what a session's agent noted, between two turns",
+            admin,
+        )
+        .serve(200, "What the session holds now, and what changed", note),
         endpoint(
             Method::POST,
             "/v1/sessions/{session}/turns",
@@ -246,6 +287,21 @@ async fn set(ask: Ask<Nothing, Json<NewSettings>>) -> Result<Reply<SessionSettin
         Ok(shown(settings, &by))
     });
     Ok(Reply::ok(settings.await?))
+}
+
+async fn note(ask: Ask<Nothing, Json<NewNote>>) -> Result<Reply<NoteReport>, Failed> {
+    let session = session(&ask)?;
+    let new = ask.body.0;
+    let note = PersonNote {
+        add_goals: new.add_goals,
+        add_open_loops: new.add_open_loops,
+        add_decisions: new.add_decisions,
+        add_constraints: new.add_constraints,
+        remove: new.remove,
+        set_episode_summary: new.set_episode_summary,
+    };
+    let noted = ask.app.agents.note(&ask.principal, &session, note, new.revision).await?;
+    Ok(Reply::ok(noted))
 }
 
 impl NewSettings {

@@ -1,14 +1,19 @@
-//! `tollgate memory search`: what agents remember, by its words.
+//! `tollgate memory search`: what agents remember, by its words; `tollgate memory forget`: a person takes it back.
+
+use std::{fmt::Write, path::Path};
 
 use serde_json::{Value, json};
-use tollgate_contract::text::for_terminal;
+use tollgate_contract::{error::NotFound, id::MemoryId, text::for_terminal};
+use tollgate_ledger::Taken;
 use tollgate_memory::{Found, Memory, Query, block};
 use tollgate_protocol::SessionName;
 
 use crate::{
-    cli::MemorySearchArgs,
+    cli::{MemoryForgetArgs, MemorySearchArgs},
+    client::{Client, in_path, wait},
     exit::Exit,
-    output::{Failure, Output},
+    output::{Failure, Output, note},
+    part::Part,
     place::agents_in,
     table,
 };
@@ -62,4 +67,63 @@ fn listed(found: &[Found]) -> String {
         ]);
     }
     table::text(&table)
+}
+
+/// How much is shown of what was forgotten, in characters.
+const SHOWN: usize = 80;
+
+pub(crate) fn forget(args: &MemoryForgetArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut forgotten = Vec::new();
+    let done = match Client::running(&args.gate)? {
+        Some(client) => wait(ask_for_each(&client, &args.ids, &mut forgotten)),
+        None => take_each_back(&args.gate.data.folder()?, &args.ids, &mut forgotten),
+    };
+    if let Err(failure) = done {
+        // The error does not hold for those before it.
+        if !forgotten.is_empty() {
+            note(gone(&forgotten).trim_end());
+        }
+        return Err(failure);
+    }
+    Ok(output.success(&json!({"forgotten": forgotten}), || gone(&forgotten)))
+}
+
+async fn ask_for_each(
+    client: &Client,
+    ids: &[String],
+    forgotten: &mut Vec<Value>,
+) -> Result<(), Failure> {
+    for id in ids {
+        forgotten.push(client.delete(&format!("/v1/memory/{}", in_path(id))).await?);
+    }
+    Ok(())
+}
+
+/// Forgets in the data folder itself, which no gate may take meanwhile.
+fn take_each_back(data: &Path, ids: &[String], forgotten: &mut Vec<Value>) -> Result<(), Failure> {
+    let refused = |error: tollgate_memory::MemoryError| Failure::bad_input(error.to_string());
+    let (_, file) = agents_in(data);
+    // Where there is none, none is made.
+    drop(Memory::open_to_read(&file).map_err(refused)?);
+    let _taken = Taken::take(data).map_err(|error| Failure::ledger(&error))?;
+    let memory = Memory::open(&file).map_err(refused)?;
+    for id in ids {
+        let unknown = || Failure::new(NotFound::new("memory", id.as_str()));
+        let parsed = MemoryId::parse(id).map_err(|_| unknown())?;
+        let record = memory.take_back(parsed).map_err(refused)?.ok_or_else(unknown)?;
+        forgotten.push(json!({
+            "id": record.id.to_string(), "session": record.session, "turn": record.turn,
+            "at": tollgate_gate::rfc3339(record.at_ms), "excerpt": record.beginning(),
+        }));
+    }
+    Ok(())
+}
+
+fn gone(forgotten: &[Value]) -> String {
+    let mut text = String::new();
+    for one in forgotten {
+        let excerpt: String = one.word("excerpt").chars().take(SHOWN).collect();
+        let _ = writeln!(text, "forgotten {}  {excerpt}", one.word("id"));
+    }
+    for_terminal(&text)
 }

@@ -65,6 +65,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Agent { command: None, direct } => agent::direct::run(&direct, output),
         Command::Agent { command: Some(command), .. } => agent::run(command, output),
         Command::Memory { command: MemoryCommand::Search(args) } => memory::search(&args, output),
+        Command::Memory { command: MemoryCommand::Forget(args) } => memory::forget(&args, output),
         Command::FakeModel(args) => fake_model::run(&args),
         Command::Replay(args) => replay::run(&args, output),
         Command::Trace { command } => trace::run(&command, output),

@@ -1,14 +1,15 @@
 //! `tollgate agent`: one tool as an agent ([`direct`]), or a model that calls tools in a session.
 //!
 //! [`station`] finds the gate or runs one, [`run`] has turns run and hears them, [`screen`] and [`answer`] show them,
-//! [`lines`] reads what is typed meanwhile. [`show`], [`look`] and [`cancel`] are about sessions as they are; [`words`]
-//! writes numbers as people read them.
+//! [`lines`] reads what is typed meanwhile. [`show`], [`look`] and [`cancel`] are about sessions as they are, [`note`]
+//! corrects one; [`words`] writes numbers as people read them.
 
 mod answer;
 mod cancel;
 pub(crate) mod direct;
 mod lines;
 mod look;
+mod note;
 mod run;
 mod screen;
 mod show;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: AgentCommand, output: &Output) -> Result<Exit, Failur
         AgentCommand::Repl(args) => run::repl(&args, output),
         AgentCommand::Sessions(args) => show::sessions(&args, output),
         AgentCommand::Show(args) => show::run(&args, output),
+        AgentCommand::Note(args) => note::run(&args, output),
         AgentCommand::Cancel(args) => cancel::run(&args, output),
         AgentCommand::Replay(args) => look::replay(&args, output),
         AgentCommand::Autopsy(args) => look::autopsy(&args, output),

@@ -20,13 +20,13 @@ use crate::{
     exit::Exit,
     output::{Failure, Output, wrap},
     part::Part,
-    place::{GateArgs, agents_in, own_addresses},
+    place::{GateArgs, agents_in},
     table,
 };
 
 pub(crate) fn run(args: &AgentSessionArgs, output: &Output) -> Result<Exit, Failure> {
     let session = super::session(&args.session)?;
-    let view = match running(&args.gate)? {
+    let view = match Client::running(&args.gate)? {
         Some(client) => wait(client.get(&format!("/v1/sessions/{session}")))?,
         None => offline(&args.gate, session)?,
     };
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &AgentSessionArgs, output: &Output) -> Result<Exit, Fail
 }
 
 pub(crate) fn sessions(args: &AgentSessionsArgs, output: &Output) -> Result<Exit, Failure> {
-    let all = match running(&args.gate)? {
+    let all = match Client::running(&args.gate)? {
         Some(client) => wait(client.get("/v1/sessions"))?,
         None => {
             let (folder, _) = agents_in(&args.gate.data.folder()?);
@@ -45,14 +45,6 @@ pub(crate) fn sessions(args: &AgentSessionsArgs, output: &Output) -> Result<Exit
         }
     };
     Ok(output.success(&all, || table_of(&all)))
-}
-
-/// The gate, if one runs or was named.
-fn running(gate: &GateArgs) -> Result<Option<Client>, Failure> {
-    if gate.url.is_none() && own_addresses(&gate.data.folder()?).is_empty() {
-        return Ok(None);
-    }
-    Client::new(gate, gate.key()?).map(Some)
 }
 
 fn listed(folder: &Path) -> Result<Vec<SessionName>, Failure> {
@@ -92,7 +84,7 @@ fn table_of(all: &Value) -> String {
     if sessions.is_empty() {
         return "There are no sessions.\n".to_owned();
     }
-    let mut table = table::new(&["SESSION", "TURNS", "LAST", "OPEN", "GOAL"], &[1, 3]);
+    let mut table = table::new(&["SESSION", "REVISION", "LAST", "OPEN", "GOAL"], &[1, 3]);
     let now = Timestamp::now().as_millisecond();
     for one in sessions {
         let last = ago(one.part("updated_ts").as_f64().unwrap_or(0.0), now);
@@ -116,15 +108,14 @@ fn table_of(all: &Value) -> String {
 pub(super) fn text(view: &Value) -> String {
     let checkpoint = view.part("checkpoint");
     let state = checkpoint.part("state");
-    let turns = checkpoint.part("revision").as_u64().unwrap_or(0);
     let last = ago(
         checkpoint.part("updated_ts").as_f64().unwrap_or(0.0),
         Timestamp::now().as_millisecond(),
     );
     let mut text = format!(
-        "{} · {} · last {last}{}\n",
+        "{} · revision {} · last {last}{}\n",
         checkpoint.word("session_id"),
-        some(turns, "turn", "turns"),
+        checkpoint.part("revision"),
         if *view.part("running") == true { " · a turn runs now" } else { "" }
     );
     for warning in words(view, "warnings") {

@@ -17,7 +17,7 @@ use crate::{
     config::{Config, USUAL_FILE},
     daemon::{Asked, Daemon, Options},
     output::{Failure, note},
-    place::own_addresses,
+    place::{is_within, own_addresses, planted_here, reached_by_agent},
 };
 
 /// How long another gate may take to start before this command gives up on it.
@@ -71,7 +71,7 @@ impl LocalGate {
     fn start(data: &Path, root: Option<&Path>) -> Result<Self, Failure> {
         let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
         let (config, file) = match named {
-            None if is_within(Path::new(USUAL_FILE), root) => {
+            None if can_be_written(data, root) => {
                 // What an agent can write does not configure the gate that watches it.
                 note(&format!(
                     "! {USUAL_FILE} is in the folder that the agent works in, and is left out; name it with TOLLGATE_CONFIG from elsewhere"
@@ -123,11 +123,14 @@ impl LocalGate {
     }
 }
 
-/// Does a file that is there lie in this folder?
-fn is_within(file: &Path, root: Option<&Path>) -> bool {
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    let (file, root) = (real(file), root.and_then(real));
-    file.zip(root).is_some_and(|(file, root)| file.starts_with(root))
+/// Does an agent work where the usual configuration is: in this folder, or in one that a session has?
+fn can_be_written(data: &Path, root: Option<&Path>) -> bool {
+    let file = Path::new(USUAL_FILE);
+    let is_there = file.symlink_metadata().is_ok();
+    is_there
+        && (is_within(file, root)
+            || reached_by_agent(data, file).is_some()
+            || planted_here().is_some())
 }
 
 impl Drop for LocalGate {

@@ -639,3 +639,36 @@ fn a_fake_model_ends_when_it_is_told_to() {
     signal(fake.child.id(), "TERM");
     assert_eq!(fake.end(), 0, "{}", fake.err());
 }
+
+#[test]
+fn what_an_agent_writes_does_not_become_the_gates_configuration() {
+    let place = Place::new();
+    let write = |path: &str, text: &str| ("fs.write_text", json!({"path": path, "text": text}));
+    let open = "[shell.programs.sh]\n[policies.session]\n";
+    let planted = [write("tollgate.toml", open), write(".tollgate/admin.key", "tg_key_planted")];
+    let fake = Fake::saying(&[&calls(&planted), "Done.", "Still here."]);
+    let first = place.run(&["agent", "run", "Go", "--root", ".", "--model", &fake.url]);
+    assert_eq!(first.code, 0, "{}", first.err);
+    assert!(place.work().join("tollgate.toml").is_file());
+    assert!(place.work().join(".tollgate/admin.key").is_file());
+    // The folder is the session's from now on, and nothing in it is believed, whoever asks.
+    let second = place.run(&["agent", "run", "Are you there?"]);
+    assert_eq!((second.code, second.out.as_str()), (0, "Still here.\n"), "{}", second.err);
+    let told = "! the agent of the session main works in this folder";
+    assert_eq!(second.err.matches(told).count(), 1, "{}", second.err);
+    assert!(second.err.contains("TOLLGATE_CONFIG or --data"), "{}", second.err);
+    let shown = place.run(&["agent", "show", "main"]);
+    assert!(shown.out.contains("main · revision 2"), "{}{}", shown.out, shown.err);
+    let served = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(served.code, 3, "{}{}", served.out, served.err);
+    assert!(served.err.contains("the agent of the session main works in this folder"));
+    // A link to a file elsewhere is no way around that.
+    std::fs::rename(place.work().join("tollgate.toml"), place.work().join("../elsewhere.toml"))
+        .unwrap();
+    std::os::unix::fs::symlink("../elsewhere.toml", place.work().join("tollgate.toml")).unwrap();
+    assert_eq!(place.run(&["serve", "--listen", "127.0.0.1:0"]).code, 3);
+    // Nor is a data folder that somebody named.
+    let data = place.data();
+    let served = place.run(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    assert_eq!(served.code, 3, "{}{}", served.out, served.err);
+}

@@ -62,8 +62,10 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
     let mut checks = vec![Check::good("version", env!("CARGO_PKG_VERSION"))];
     let config = Config::find(args.config.as_deref());
     checks.push(configuration(&config));
-    let named = args.gate.data.data.clone();
-    let data = named.or_else(|| config.as_ref().ok().map(|(config, _)| config.data()));
+    // What was named here decides; else what any command would find.
+    let named = args.config.is_some().then(|| config.as_ref().ok()).flatten();
+    let named = named.map(|(config, _)| config.data());
+    let data = args.gate.data.data.clone().or(named).or_else(|| args.gate.data.folder().ok());
     let data = data.unwrap_or_else(|| USUAL_DATA.into());
     let mut gate_args = args.gate.clone();
     gate_args.data.data = Some(data.clone());

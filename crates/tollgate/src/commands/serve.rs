@@ -7,17 +7,18 @@ use tollgate_contract::Secret;
 
 use crate::{
     cli::ServeArgs,
-    config::{Config, LogFormat, LogLevel},
+    config::{Config, LogFormat, LogLevel, USUAL_DATA, USUAL_FILE},
     daemon::{Asked, Daemon, Options},
     exit::Exit,
     output::{Failure, wants_colour, write_out},
-    place::ADMIN_KEY,
+    place::{ADMIN_KEY, planted_here, reached_by_agent},
 };
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let (config, file) = Config::find(args.config.as_deref())?;
     let _logging = log(&config);
     let data = args.data.data.clone().unwrap_or_else(|| config.data());
+    mine(args, &data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::bad_input(format!("cannot start: {error}")))?;
     runtime.block_on(async {
@@ -32,6 +33,22 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         greet(&data, daemon.new_admin().map(Secret::expose), daemon.urls());
         Ok(daemon.run(async || signals.next().await).await)
     })
+}
+
+/// Refuses what was found here and not named, where an agent works here and may have put it there: it would decide what
+/// the agents may do.
+fn mine(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
+    let usual = Path::new(USUAL_FILE);
+    let is_found =
+        args.data.data.is_none() && (args.config.is_none() || data == Path::new(USUAL_DATA));
+    let of_others = || planted_here().filter(|_| is_found);
+    let of_these = || reached_by_agent(data, usual).filter(|_| args.config.is_none());
+    let Some(session) = of_these().or_else(of_others) else { return Ok(()) };
+    let problem = format!(
+        "the agent of the session {session} works in this folder, and may have written {USUAL_FILE} or {USUAL_DATA} here"
+    );
+    let help = "start the gate in another folder, or say with --config and --data which are yours";
+    Err(Failure::bad_input(problem).with_help(help))
 }
 
 /// Says on the standard output where the gate is. Scripts wait for the line that starts with `listening`.

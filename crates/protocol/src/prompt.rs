@@ -81,7 +81,7 @@ impl Share {
     }
 
     fn of(self, most: usize) -> usize {
-        (most / 1024 * self.room / (Self::ALL / 1024)).clamp(Self::LEAST.min(most), most)
+        (most * self.room / Self::ALL).clamp(Self::LEAST.min(most), most)
     }
 }
 
@@ -217,9 +217,11 @@ fn state_text(state: &State, share: Share) -> String {
         let most = share.of(most);
         let (mut room, mut left_out) = (most, 0usize);
         let mut lines: Vec<String> = Vec::new();
-        // Where not all fit, the newest are shown; one alone does not take all the room.
+        // Where not all fit, the newest are shown; one alone does not take all the room. What is open is shown whole or not
+        // at all: it is closed by its exact words.
+        let longest = if name == "open_loops" { usize::MAX } else { most / 2 };
         for entry in list.iter().rev() {
-            let line = format!("  - {}", bounded(&one_line(&harmless(entry)), most / 2));
+            let line = format!("  - {}", bounded(&one_line(&harmless(entry)), longest));
             if line.len() > room {
                 left_out += 1;
                 continue;
@@ -246,10 +248,11 @@ fn state_text(state: &State, share: Share) -> String {
 /// A prompt that does not fit into the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the prompt needs {needed} tokens without any history, and the model has room for {room}; say less at once, use a model with a larger context, or fewer tools"
+    "the prompt needs {needed} tokens without any history, {system} of them for instructions, tools and state, and the model has room for {room}; say less at once, use a model with a larger context, or fewer tools"
 )]
 pub struct PromptError {
     needed: u64,
+    system: u64,
     room: u64,
 }
 
@@ -280,10 +283,13 @@ pub struct History {
 }
 
 /// What is left of a tool result that is only mentioned.
-pub(crate) const CUT: &str = "{\"note\":\"this result was shown before and is cut short\"}";
+const SEEN: &str = "{\"note\":\"this result was shown before and is cut short\"}";
 
-/// How much of a result goes along, where not all of it fits, in bytes.
-const SHORTER: [usize; 5] = [16 * 1024, 8 * 1024, 4 * 1024, 2 * 1024, 1024];
+/// How much of a message goes along, where not all of it fits, in bytes.
+const SHORTER: [usize; 8] = [16 * 1024, 8 * 1024, 4 * 1024, 2 * 1024, 1024, 512, 256, 128];
+
+/// What it costs to say that rounds were left out, at most, in tokens.
+const LEFT_OUT: u64 = 200;
 
 impl History {
     /// Finds out what goes along so that all of it fits into `room` tokens: the system message and this turn first, then
@@ -301,13 +307,15 @@ impl History {
     ) -> Result<Self, PromptError> {
         let mut fit = Self { skipped: history.len(), ..Self::default() };
         let mut tokens: Vec<u64> = turn.iter().map(|one| one.tokens).collect();
-        let needed = |tokens: &[u64]| system + tokens.iter().sum::<u64>();
+        let needed = |tokens: &[u64], fit: &Self| {
+            system + tokens.iter().sum::<u64>() + if fit.left > 0 { LEFT_OUT } else { 0 }
+        };
         // Behind the model's last answer stands what it has not seen yet.
         let seen = turn.iter().rposition(|one| one.role == Role::Assistant).unwrap_or(0);
         let is_result = |place: &usize| turn.get(*place).is_some_and(|one| one.role == Role::Tool);
         let mention = short(0, 0);
         for place in (0..seen).filter(is_result) {
-            if needed(&tokens) <= room {
+            if needed(&tokens, &fit) <= room {
                 break;
             }
             if let Some(tokens) = tokens.get_mut(place) {
@@ -316,7 +324,7 @@ impl History {
             fit.cut += 1;
         }
         for bytes in SHORTER {
-            if needed(&tokens) <= room {
+            if needed(&tokens, &fit) <= room {
                 break;
             }
             for place in (seen..turn.len()).filter(is_result) {
@@ -326,7 +334,7 @@ impl History {
             }
             fit.result_bytes = Some(bytes);
         }
-        while needed(&tokens) > room && fit.left + 1 < seen {
+        while needed(&tokens, &fit) > room && fit.left + 1 < seen {
             // Up to the next answer, so that no result stands without what asked for it.
             let next = turn.iter().skip(fit.left + 2).position(|one| one.role == Role::Assistant);
             let until = next.map_or(seen, |next| fit.left + 2 + next);
@@ -336,7 +344,7 @@ impl History {
             fit.left = until - 1;
         }
         for bytes in SHORTER {
-            if needed(&tokens) <= room || seen == 0 {
+            if needed(&tokens, &fit) <= room || seen == 0 {
                 break;
             }
             if let Some(tokens) = tokens.get_mut(seen) {
@@ -344,9 +352,9 @@ impl History {
             }
             fit.answer_bytes = Some(bytes);
         }
-        let mut needed = needed(&tokens);
+        let mut needed = needed(&tokens, &fit);
         if needed > room {
-            return Err(PromptError { needed, room });
+            return Err(PromptError { needed, system, room });
         }
         for message in history.iter().rev() {
             if needed + message.tokens > room {
@@ -360,15 +368,41 @@ impl History {
             fit.skipped += 1;
         }
         let sent = history.iter().skip(fit.skipped).map(|message| message.tokens).sum::<u64>();
-        fit.tokens = sent + tokens.iter().sum::<u64>();
+        fit.tokens = sent + tokens.iter().sum::<u64>() + if fit.left > 0 { LEFT_OUT } else { 0 };
         Ok(fit)
     }
 
-    /// The content of a tool result that is cut short.
-    pub fn cut_text() -> &'static str {
-        CUT
+    /// The content of a tool result that is only mentioned.
+    pub fn seen_text() -> &'static str {
+        SEEN
+    }
+
+    /// What a model is told in the place of rounds that are left out: what was called in them, so that it does not do all
+    /// of it again.
+    pub fn left_text(results: &[&str]) -> String {
+        let told = results.iter().map(|content| {
+            let result = tollgate_contract::json::parse(content.as_bytes()).unwrap_or_default();
+            let tool = result.get("tool").and_then(Value::as_str).unwrap_or("?");
+            let worked = result.get("ok").and_then(Value::as_bool).unwrap_or(false);
+            format!("{} {}", one_line(&bounded(tool, 60)), if worked { "ok" } else { "failed" })
+        });
+        // The newest are worth most.
+        let mut all: Vec<String> = told.collect();
+        let mut missing = 0;
+        while all.len() > 1 && all.iter().map(|one| one.len() + 2).sum::<usize>() > LEFT_BYTES {
+            all.remove(0);
+            missing += 1;
+        }
+        let more = if missing > 0 { format!("{missing} more, ") } else { String::new() };
+        format!(
+            "(Earlier rounds of this turn are left out for want of room. They were done; called in them: {more}{})",
+            all.join(", ")
+        )
     }
 }
+
+/// The most names of calls in rounds that are left out.
+const LEFT_BYTES: usize = 300;
 
 #[cfg(test)]
 #[path = "prompt_tests.rs"]

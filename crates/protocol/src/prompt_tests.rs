@@ -107,7 +107,7 @@ fn history_fits_newest_first_and_begins_with_a_question() {
     assert_eq!(fit(70).unwrap(), skipped(16, 50));
     assert_eq!(fit(60).unwrap(), skipped(18, 30));
     assert_eq!(fit(30).unwrap(), skipped(20, 10));
-    assert_eq!(fit(29).unwrap_err(), PromptError { needed: 30, room: 29 });
+    assert_eq!(fit(29).unwrap_err(), PromptError { needed: 30, system: 20, room: 29 });
 }
 
 #[test]
@@ -128,11 +128,50 @@ fn results_that_were_seen_go_first_then_new_ones_are_shortened_then_rounds_go() 
     assert_eq!(fit(81_000).unwrap(), of(2, None, 0));
     assert_eq!(fit(80_000).unwrap(), of(2, Some(16 * 1024), 0));
     assert_eq!(fit(3_000).unwrap(), of(2, Some(1024), 0));
-    // What is left: the question, and the last answer with what came of it.
-    let least = 10 + 10 + 2 * 1034;
-    assert_eq!(fit(least + 30).unwrap(), of(2, Some(1024), 2));
-    assert_eq!(fit(least).unwrap(), of(2, Some(1024), 4));
-    assert_eq!(fit(least - 1).unwrap_err(), PromptError { needed: least, room: least - 1 });
+    assert_eq!(fit(400).unwrap(), of(2, Some(128), 0));
+    // What is left: the question, what was left out, and the last answer with what came of it.
+    let small: Vec<Weighed> = turn
+        .iter()
+        .map(|one| weighed(one.role, if one.role == Tool { 10 } else { 1_000 }))
+        .collect();
+    let fit = |room| History::fit(0, &[], &small, room, |_, bytes| bytes as u64 + 10);
+    let left = |room| fit(room).map(|fit| (fit.left, fit.answer_bytes, fit.tokens));
+    assert_eq!(left(4_040), Ok((0, None, 4_040)));
+    assert_eq!(left(4_000), Ok((2, None, 3_230)));
+    assert_eq!(left(3_000), Ok((4, None, 2_220)));
+    assert_eq!(left(2_219), Ok((4, Some(512), 1_742)));
+    assert_eq!(left(1_000).unwrap_err(), PromptError { needed: 1_358, system: 0, room: 1_000 });
+}
+
+#[test]
+fn what_was_called_in_rounds_that_are_left_out_is_told() {
+    let result = |tool: &str, ok: bool| json!({"id": "x", "tool": tool, "ok": ok}).to_string();
+    let (one, two) = (result("fs.write_text", true), result("shell.exec", false));
+    let text = History::left_text(&[&one, &two, "no JSON"]);
+    assert!(
+        text.ends_with("called in them: fs.write_text ok, shell.exec failed, ? failed)"),
+        "{text}"
+    );
+    let text = History::left_text(&vec![one.as_str(); 100]);
+    assert!(text.len() < 500 && text.contains(" more, fs.write_text ok, "), "{text}");
+}
+
+#[test]
+fn a_large_model_is_shown_everything() {
+    for most in [24 * 1024, 16 * 1024, 8 * 1024, 6 * 1024, 4 * 1024, 512] {
+        assert_eq!(Share::new(None).of(most), most);
+        assert_eq!(Share::new(Some(u64::MAX)).of(most), most);
+    }
+    assert_eq!((Share::new(Some(3_277)).of(512), Share::new(Some(16_384)).of(512)), (200, 256));
+}
+
+#[test]
+fn what_is_open_is_shown_in_its_exact_words_or_not_at_all() {
+    let long = "x".repeat(1_900);
+    let state = State { open_loops: vec![long.clone(), "short".into()], ..State::default() };
+    let of = |room| Prompt { state: Some(&state), room, ..Prompt::default() }.system();
+    assert!(of(None).contains(&format!("  - {long}\n  - short\n")), "{}", of(None));
+    assert!(of(Some(4_000)).contains("  (1 more, not shown)\n  - short\n"), "{}", of(Some(4_000)));
 }
 
 #[test]
@@ -143,9 +182,9 @@ fn the_models_own_words_are_shortened_last() {
     let bytes = |fit: History| (fit.result_bytes, fit.answer_bytes);
     assert_eq!(bytes(fit(80_010).unwrap()), (None, None));
     assert_eq!(bytes(fit(41_100).unwrap()), (Some(1024), None));
-    assert_eq!(bytes(fit(41_000).unwrap()), (Some(1024), Some(16 * 1024)));
-    assert_eq!(bytes(fit(10 + 2 * 1034).unwrap()), (Some(1024), Some(1024)));
-    assert!(fit(10 + 2 * 1034 - 1).is_err());
+    assert_eq!(bytes(fit(40_000).unwrap()), (Some(128), Some(16 * 1024)));
+    assert_eq!(bytes(fit(10 + 2 * 138).unwrap()), (Some(128), Some(128)));
+    assert!(fit(10 + 2 * 138 - 1).is_err());
 }
 
 proptest! {

@@ -206,7 +206,12 @@ impl Autopsy {
                     rounds =
                         rounds.max(u32::try_from(event.number("round").unwrap_or(0)).unwrap_or(0));
                     let is_some = |name| event.number(name).unwrap_or(0) > 0;
-                    if ["skipped", "cut", "left"].into_iter().any(is_some) {
+                    if is_some("left") || event.number("answer_bytes").is_some() {
+                        let what =
+                            "the prompt was full: rounds of this turn were left out or shortened";
+                        self.find(Severity::Trouble, turn, what.to_owned());
+                    }
+                    if ["skipped", "cut"].into_iter().any(is_some) {
                         let what = "the prompt was full: old messages were left out".to_owned();
                         self.find(Severity::Note, turn, what);
                     }

@@ -16,8 +16,10 @@ use super::{
 /// What a model is told that is to sum up what leaves the history.
 const CONDENSE: &str = "You keep the memory of an agent. Sum up what follows, together with the summary so far, in at most 200 words: what was asked, done, decided and found out, with names and numbers. Write only the summary.";
 
-/// How much of what leaves is shown to it.
+/// How much of what leaves is shown to it at most, in bytes; and how much of that for each token that it has room for, in
+/// halves: a byte and a half are half a token, in the longest scripts.
 const SHOWN: usize = 24 * 1024;
+const SHOWN_PER_TOKEN: usize = 3;
 
 /// A turn whose talking is over.
 pub(crate) struct Finish<'a, W: World> {
@@ -148,8 +150,10 @@ impl<'a, W: World> Finish<'a, W> {
         if folded.messages == 0 {
             return Ok("there is nothing to fold".to_owned());
         }
-        let text = bounded(&folded.exchanges.join("\n\n"), SHOWN);
-        let before = &self.next.state.episode_summary;
+        let room = usize::try_from(self.turn.setup.model.room()).unwrap_or(usize::MAX);
+        let most = SHOWN.min(room.saturating_mul(SHOWN_PER_TOKEN) / 2);
+        let text = bounded(&folded.exchanges.join("\n\n"), most);
+        let before = bounded(&self.next.state.episode_summary, most / 2);
         let question = format!("Summary so far:\n{before}\n\nWhat follows:\n{text}");
         let answer = self.turn.ask_aside(CONDENSE, &question).await?;
         let Some(summary) = answer.filter(|summary| !summary.trim().is_empty()) else {

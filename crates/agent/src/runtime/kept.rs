@@ -125,17 +125,35 @@ impl Said {
     }
 
     fn tokens(&self, part: Part, count: impl Fn(&str) -> u64) -> u64 {
-        let calls = self.kept_calls.iter();
-        let calls = calls.map(|call| count(&call.name) + count(&call.arguments) + PER_MESSAGE);
+        let calls = self.kept_calls.iter().map(|call| {
+            count(&call.name) + count(&part.of_arguments(&call.arguments)) + PER_MESSAGE
+        });
         calls.sum::<u64>() + count(&part.of(&self.kept.content)) + PER_MESSAGE
     }
 
+    /// How much longer than what is kept of it the message itself is: that was not counted.
+    fn uncounted(&self) -> usize {
+        self.raw.content.len().saturating_sub(self.kept.content.len())
+    }
+
     /// The message as a model's server gets it.
-    fn wire(&self, is_kept: bool, part: Part) -> Value {
+    fn wire(&self, form: Form, part: Part) -> Value {
+        let is_kept = form == Form::Kept;
         let message = if is_kept { &self.kept } else { &self.raw };
-        let content = part.of(&message.content);
+        let mut content = part.of(&message.content);
+        if form == Form::Tight {
+            let most = part.of(&self.kept.content).len();
+            content = bounded(&content, most).into();
+        }
         let mut wire = json!({"role": message.role, "content": content});
         let calls = if is_kept { &self.kept_calls } else { &self.calls };
+        let calls: Vec<Native> = calls
+            .iter()
+            .map(|call| Native {
+                arguments: part.of_arguments(&call.arguments).into_owned(),
+                ..call.clone()
+            })
+            .collect();
         if let Some(members) = wire.as_object_mut() {
             if !calls.is_empty() {
                 members.insert("tool_calls".to_owned(), json!(calls));
@@ -160,12 +178,35 @@ enum Part {
 
 impl Part {
     fn of(self, text: &str) -> Cow<'_, str> {
+        let part = match self {
+            Self::All => return text.into(),
+            Self::First(0) => History::seen_text().to_owned(),
+            Self::First(most) => bounded(text, most),
+        };
+        // What says that something is missing can be longer than that.
+        if part.len() < text.len() { part.into() } else { text.into() }
+    }
+
+    /// The arguments of a call: JSON, also where only a part of them goes along.
+    fn of_arguments(self, arguments: &str) -> Cow<'_, str> {
         match self {
-            Self::All => text.into(),
-            Self::First(0) => History::cut_text().into(),
-            Self::First(most) => bounded(text, most).into(),
+            Self::First(most) if arguments.len() > most.saturating_add(64) => {
+                json!({"cut_short": bounded(arguments, most)}).to_string().into()
+            }
+            _ => arguments.into(),
         }
     }
+}
+
+/// In which form messages go along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As they are.
+    Raw,
+    /// As they are, but none longer than what is kept of it.
+    Tight,
+    /// As they are kept.
+    Kept,
 }
 
 /// What a model answered.
@@ -189,17 +230,19 @@ impl Answer {
     }
 }
 
-/// The messages of a request, in both forms: the first `history` of them are from earlier turns.
+/// The messages of a request, as they are and as they are kept. What fits was found out from what is kept; where what
+/// is left out of that would take more than `spare` bytes beside it, it is shortened.
 pub(crate) fn wires(
     system: &str,
     history: &[Said],
     turn: &[Said],
     fit: History,
+    spare: usize,
 ) -> (Vec<Value>, Vec<Value>) {
-    let of = |is_kept: bool| {
+    let of = |form: Form| {
         let mut results = 0;
         let mut all = vec![json!({"role": Role::System, "content": system})];
-        all.extend(history.iter().skip(fit.skipped).map(|said| said.wire(is_kept, Part::All)));
+        all.extend(history.iter().skip(fit.skipped).map(|said| said.wire(form, Part::All)));
         for (place, said) in turn.iter().enumerate() {
             results += usize::from(said.kept.role == Role::Tool);
             let most = match said.kept.role {
@@ -210,12 +253,24 @@ pub(crate) fn wires(
             };
             let part = most.map_or(Part::All, Part::First);
             if !(1..=fit.left).contains(&place) {
-                all.push(said.wire(is_kept, part));
+                all.push(said.wire(form, part));
+            } else if place == fit.left {
+                all.push(json!({"role": Role::User, "content": left_out(turn, fit)}));
             }
         }
         all
     };
-    (of(false), of(true))
+    let uncounted = turn.iter().map(Said::uncounted).sum::<usize>();
+    let form = if uncounted > spare { Form::Tight } else { Form::Raw };
+    (of(form), of(Form::Kept))
+}
+
+/// What is told in the place of rounds that are left out.
+fn left_out(turn: &[Said], fit: History) -> String {
+    let left = turn.iter().take(fit.left + 1).map(|said| &said.kept);
+    let results = left.filter(|message| message.role == Role::Tool);
+    let results: Vec<&str> = results.map(|message| message.content.as_str()).collect();
+    History::left_text(&results)
 }
 
 /// A tool's output, as much of it as a model is shown.

@@ -47,7 +47,7 @@ pub(crate) struct ModelInfo {
 
 impl ModelInfo {
     /// How many tokens it has room for, besides its answer.
-    fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         let room = self.context_tokens.saturating_sub(self.max_output_tokens);
         // What is counted here is an estimate of what the server counts.
         room - room / 20
@@ -616,8 +616,10 @@ impl<'a, W: World> Turn<'a, W> {
             |place: usize, most| self.said.get(place).map_or(0, |one| one.shortened(most, count));
         let fit = History::fit(fixed, &history, &turn, model.room(), short)
             .map_err(|error| TurnError::new("CONTEXT_TOO_SMALL", error.to_string()))?;
-        let (raw, kept) = wires(system, &self.history, &self.said, fit);
         let prompt_tokens = fixed + fit.tokens;
+        // A byte is a token at most, so that this much more fits in any case.
+        let spare = usize::try_from(model.room().saturating_sub(prompt_tokens)).unwrap_or(0);
+        let (raw, kept) = wires(system, &self.history, &self.said, fit, spare);
         let max_tokens = self.answer_room(prompt_tokens)?;
         let body = |messages: Vec<Value>| {
             let mut body =

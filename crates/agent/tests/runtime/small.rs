@@ -77,7 +77,8 @@ async fn a_long_turn_goes_on_without_its_oldest_rounds() {
     let asked = play.asked().pop().unwrap();
     let said = contents(&asked);
     assert_eq!(said[1], "work through it");
-    assert!(said[2].starts_with("Round ") && !said[2].starts_with("Round 1."), "{}", said[2]);
+    assert!(said[2].contains("left out") && said[2].contains("text.give ok"), "{}", said[2]);
+    assert!(said[3].starts_with("Round ") && !said[3].starts_with("Round 1."), "{}", said[3]);
     assert!(said.last().is_some_and(|last| last.contains("step 8")), "{said:?}");
     assert!(replayed(&play, 1).await.is_same());
 }
@@ -94,6 +95,77 @@ async fn a_model_that_wrote_a_long_file_is_not_shown_all_of_it_again() {
     let said = contents(&asked);
     assert!(said[2].starts_with("Here.") && said[2].contains("more bytes]"), "{}", said[2]);
     assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn a_secret_that_is_longer_than_what_is_kept_of_it_does_not_burst_the_prompt() {
+    let list = json!([{"id": "c", "tool": "text.secret", "args": {"text": "id_rsa"}}]);
+    let play = small(&[&calls(&list), "It is a key."], 4_000).await;
+    let report = play.say("what is in that file?").await;
+    assert!(report.ok, "{report:?}");
+    let asked = play.asked().pop().unwrap();
+    let result = contents(&asked).pop().unwrap();
+    assert!(result.contains("id_rsa") && result.len() < 1_000, "{result}");
+    assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn many_calls_at_once_are_answered_in_few_words_each() {
+    let list: Vec<Value> = (0..32)
+        .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))
+        .collect();
+    let play = small(&[&calls(&json!(list)), "Read all of them."], 8_000).await;
+    let report = play.say("read many files").await;
+    assert!(report.ok, "{report:?}");
+    let asked = play.asked().pop().unwrap();
+    for (n, result) in contents(&asked[asked.len() - 32..]).iter().enumerate() {
+        assert!(result.contains(&format!("file {n} a word")), "{result}");
+    }
+    assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn long_arguments_of_native_calls_are_shortened_and_stay_json() {
+    let file = "line after line. ".repeat(600);
+    let arguments = json!({"text": file}).to_string();
+    let mut setting = Setting::new(json!({"replies": [
+        {"tool_calls": [{"id": "n1", "name": "note.append", "arguments": arguments}]},
+        {"content": "Written."},
+    ]}));
+    setting.model = Box::new(|model| {
+        model.tools = tollgate_models::ToolMode::Native;
+        model.context_tokens = 4_000;
+        model.max_output_tokens = 256;
+    });
+    let play = Play::with(setting).await;
+    let report = play.say("write a long file").await;
+    assert!(report.ok, "{report:?}");
+    assert_eq!(play.stage.marks(), [file]);
+    let asked = play.asked().pop().unwrap();
+    let sent =
+        asked.iter().find_map(|message| message["tool_calls"][0]["function"]["arguments"].as_str());
+    let sent: Value = serde_json::from_str(sent.unwrap()).unwrap();
+    assert!(sent["cut_short"].as_str().unwrap().contains("more bytes]"), "{sent}");
+    assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn a_small_model_can_sum_up_what_leaves_its_history() {
+    let long = "It was a long story. ".repeat(450);
+    let condense = notes(&json!({"actions": ["condense_smart"]}));
+    let last = format!("Fine.{condense}");
+    let mut setting = Setting::new(says(&[&long, &long, &long, &last, "A summary of it all."]));
+    setting.config.keep_messages = Some(8);
+    setting.model = Box::new(|model| {
+        model.context_tokens = 4_000;
+        model.max_output_tokens = 256;
+    });
+    let play = Play::with(setting).await;
+    for text in ["one", "two", "three", "sum it up"] {
+        assert!(play.say(text).await.ok);
+    }
+    assert_eq!(play.stage.checkpoint().state.episode_summary, "A summary of it all.");
+    assert!(replayed(&play, 4).await.is_same());
 }
 
 #[tokio::test]

@@ -287,6 +287,12 @@ fn tools(folder: &Path) -> Packs {
         .effects(SideEffect::None, CostEffect::None)
         .build()
         .unwrap();
+    let secret = Declaration::<Text, Value>::new("text.secret", "Gives a file with a key in it.")
+        .permissions(vec![Permission::READ])
+        .behaviours(none)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap();
     let confirm = Declaration::<Confirm, Value>::new("text.confirm", "Gives what it was given.")
         .permissions(vec![Permission::READ])
         .behaviours(none)
@@ -320,6 +326,11 @@ fn tools(folder: &Path) -> Packs {
         })
         .add(long, |input: Text, _| async move {
             Ok(json!({"text": format!("{} {}", input.text, "a word or two. ".repeat(400))}))
+        })
+        .add(secret, |input: Text, _| async move {
+            let lines = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0MTIzNDU2Nzg5MDEyMzQ1Njc4OTAx\n";
+            let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
+            Ok(json!({"text": format!("{}\n{begin}\n{}{end}\n", input.text, lines.repeat(300))}))
         })
         .add(give, |input: Text, _| async move { Ok(json!({"text": input.text})) })
         .add(fail, |input: Text, context| async move {

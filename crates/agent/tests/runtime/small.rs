@@ -151,21 +151,22 @@ async fn long_arguments_of_native_calls_are_shortened_and_stay_json() {
 
 #[tokio::test]
 async fn a_small_model_can_sum_up_what_leaves_its_history() {
-    let long = "It was a long story. ".repeat(450);
-    let condense = notes(&json!({"actions": ["condense_smart"]}));
-    let last = format!("Fine.{condense}");
-    let mut setting = Setting::new(says(&[&long, &long, &long, &last, "A summary of it all."]));
-    setting.config.keep_messages = Some(8);
+    let long = "It was a long story. ".repeat(80);
+    let last = format!("Fine.{}", notes(&json!({"actions": ["condense_smart"]})));
+    let mut replies = vec![long.as_str(); 15];
+    replies.extend([last.as_str(), "A summary of it all."]);
+    let mut setting = Setting::new(says(&replies));
+    setting.config.keep_messages = Some(32);
     setting.model = Box::new(|model| {
         model.context_tokens = 4_000;
         model.max_output_tokens = 256;
     });
     let play = Play::with(setting).await;
-    for text in ["one", "two", "three", "sum it up"] {
-        assert!(play.say(text).await.ok);
+    for _ in 0..16 {
+        assert!(play.say("tell me").await.ok);
     }
     assert_eq!(play.stage.checkpoint().state.episode_summary, "A summary of it all.");
-    assert!(replayed(&play, 4).await.is_same());
+    assert!(replayed(&play, 16).await.is_same());
 }
 
 #[tokio::test]

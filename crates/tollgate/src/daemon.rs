@@ -20,6 +20,7 @@ use tollgate_server::{Address, BindError, Listening, Reload, Server};
 use tollgate_tools::{LazyShell, Toolbox, http::Fetcher, workspace::Workspaces};
 
 use crate::{
+    agent_folders,
     config::{Config, USUAL_LISTEN},
     exit::Exit,
     output::Failure,
@@ -223,6 +224,8 @@ fn agents(
     made.map_err(|error| Failure::bad_input(format!("cannot make {}: {error}", folder.display())))?;
     let memory = Memory::open(&memory).map_err(|error| Failure::bad_input(error.to_string()))?;
     let bind = Arc::new(move |session: &str, root: Option<&Path>| {
+        // First on the list: whatever the agent puts there is then known to be its own.
+        root.map_or(Ok(()), agent_folders::remember)?;
         workspaces.bind(session, root).map_err(|error| error.to_string())
     });
     let config = config.agent.clone();
@@ -254,6 +257,7 @@ fn toolbox(
     let workspaces = Workspaces::new(data, root, config.quota())
         .and_then(|workspaces| workspaces.keeping(file))
         .map_err(|error| Failure::bad_input(error.to_string()))?;
+    root.map_or(Ok(()), agent_folders::remember).map_err(Failure::bad_input)?;
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let own = real(data);
     let system = tollgate_tools::shell::system().find(|path| own.starts_with(path));

@@ -2,6 +2,7 @@
 //! system picks, for as long as the command lasts.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::mpsc,
     thread::{self, JoinHandle},
@@ -14,10 +15,11 @@ use tollgate_contract::Quoted;
 use tollgate_ledger::is_taken;
 
 use crate::{
-    config::{Config, USUAL_FILE},
+    agent_folders,
+    config::Config,
     daemon::{Asked, Daemon, Options},
     output::{Failure, note},
-    place::{is_within, own_addresses, planted_here, reached_by_agent},
+    place::own_addresses,
 };
 
 /// How long another gate may take to start before this command gives up on it.
@@ -70,15 +72,18 @@ impl LocalGate {
 
     fn start(data: &Path, root: Option<&Path>) -> Result<Self, Failure> {
         let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
-        let (config, file) = match named {
-            None if can_be_written(data, root) => {
-                // What an agent can write does not configure the gate that watches it.
-                note(&format!(
-                    "! {USUAL_FILE} is in the folder that the agent works in, and is left out; name it with TOLLGATE_CONFIG from elsewhere"
-                ));
+        // What an agent can write does not configure the gate that watches it.
+        let works_here = root
+            .and_then(|root| fs::canonicalize(root).ok())
+            .is_some_and(|root| fs::canonicalize(".").is_ok_and(|here| here.starts_with(root)));
+        let why =
+            agent_folders::here().or_else(|| works_here.then(|| "the agent works here".to_owned()));
+        let (config, file) = match (named, why) {
+            (None, Some(why)) => {
+                agent_folders::tell(&why);
                 (Config::default(), None)
             }
-            named => Config::find(named.as_deref())?,
+            (named, _) => Config::find(named.as_deref())?,
         };
         let cannot = |error: std::io::Error| Failure::bad_input(format!("cannot start: {error}"));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -121,16 +126,6 @@ impl LocalGate {
     pub(crate) fn abandon(mut self) {
         self.thread = None;
     }
-}
-
-/// Does an agent work where the usual configuration is: in this folder, or in one that a session has?
-fn can_be_written(data: &Path, root: Option<&Path>) -> bool {
-    let file = Path::new(USUAL_FILE);
-    let is_there = file.symlink_metadata().is_ok();
-    is_there
-        && (is_within(file, root)
-            || reached_by_agent(data, file).is_some()
-            || planted_here().is_some())
 }
 
 impl Drop for LocalGate {

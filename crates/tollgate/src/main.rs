@@ -1,6 +1,7 @@
 //! The `tollgate` command. This file only dispatches: [`cli`] says what can be typed, each command
 //! has a file of its own under [`commands`], [`output`] writes what it found.
 
+mod agent_folders;
 mod cli;
 mod client;
 mod commands;

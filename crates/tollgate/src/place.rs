@@ -3,17 +3,15 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Once,
 };
 
 use clap::Args;
-use tollgate_agent::runtime::SessionFolder;
 use tollgate_contract::{Quoted, Secret};
 use tollgate_ledger::is_taken;
-use tollgate_protocol::SessionName;
 
 use crate::{
-    config::{Config, USUAL_DATA, USUAL_FILE, USUAL_LISTEN},
+    agent_folders,
+    config::{Config, USUAL_LISTEN},
     output::{Failure, note},
 };
 
@@ -28,50 +26,8 @@ pub(crate) fn agents_in(data: &Path) -> (PathBuf, PathBuf) {
     (own.join("sessions"), own.join("memory.db"))
 }
 
-/// The session of this data folder whose agent works where a file or folder is, and may have put it there.
-pub(crate) fn reached_by_agent(data: &Path, file: &Path) -> Option<SessionName> {
-    if file.symlink_metadata().is_err() {
-        return None;
-    }
-    let (all, _) = agents_in(data);
-    let sessions = SessionFolder::list(&all).unwrap_or_default();
-    sessions.into_iter().find(|session| {
-        let settings = SessionFolder::new(&all, session.clone()).settings();
-        settings.is_ok_and(|settings| is_within(file, settings.root.as_deref()))
-    })
-}
-
-/// Does a file lie in this folder, or lead into it?
-pub(crate) fn is_within(file: &Path, root: Option<&Path>) -> bool {
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    let Some(root) = root.and_then(real) else { return false };
-    let folder = file.parent().filter(|folder| *folder != Path::new(""));
-    // Also where it stands: what is a link now can be another one later.
-    [real(file), real(folder.unwrap_or(Path::new(".")))]
-        .into_iter()
-        .flatten()
-        .any(|path| path.starts_with(&root))
-}
-
-/// The session of whoever types whose agent may have put a configuration or a data folder into the folder that a command
-/// is typed in. These are then not what they seem.
-pub(crate) fn planted_here() -> Option<SessionName> {
-    let own = of_user()?;
-    [USUAL_FILE, USUAL_DATA].iter().find_map(|file| reached_by_agent(&own, Path::new(file)))
-}
-
-/// Says that they are left out, once.
-fn tell_of_planted(session: &SessionName) {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| {
-        note(&format!(
-            "! the agent of the session {session} works in this folder, so that {USUAL_FILE} and {USUAL_DATA} here are left out; if they are yours, name them with TOLLGATE_CONFIG or --data"
-        ));
-    });
-}
-
 /// The data folder of whoever types, for those who named none and have none in the folder they are in.
-fn of_user() -> Option<PathBuf> {
+pub(crate) fn of_user() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let shared = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
     shared.map(|shared| shared.join("tollgate"))
@@ -121,15 +77,18 @@ impl DataArgs {
             return Ok((data.clone(), None));
         }
         let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
-        if named.is_none()
-            && let (Some(session), Some(own)) = (planted_here(), of_user())
-        {
-            tell_of_planted(&session);
-            return Ok((own, None));
+        // Looked at before anything is read: what an agent puts here decides nothing.
+        let agents = agent_folders::here();
+        let (config, file) = match (&named, &agents) {
+            (None, Some(_)) => (Config::default(), None),
+            (named, _) => Config::find(named.as_deref())?,
+        };
+        let (says, own) = (config.daemon.data.is_some(), of_user());
+        if let (Some(why), Some(own), false) = (agents, &own, says) {
+            agent_folders::tell(&why);
+            return Ok((own.clone(), None));
         }
-        let (config, file) = Config::find(named.as_deref())?;
-        let of_user = if file.is_none() { of_user() } else { None };
-        Ok((config.data(), of_user))
+        Ok((config.data(), own.filter(|_| file.is_none())))
     }
 }
 

@@ -651,24 +651,61 @@ fn what_an_agent_writes_does_not_become_the_gates_configuration() {
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(place.work().join("tollgate.toml").is_file());
     assert!(place.work().join(".tollgate/admin.key").is_file());
-    // The folder is the session's from now on, and nothing in it is believed, whoever asks.
+    // The folder is the agent's from now on, and nothing in it is believed, whoever asks.
     let second = place.run(&["agent", "run", "Are you there?"]);
     assert_eq!((second.code, second.out.as_str()), (0, "Still here.\n"), "{}", second.err);
-    let told = "! the agent of the session main works in this folder";
-    assert_eq!(second.err.matches(told).count(), 1, "{}", second.err);
+    assert_eq!(second.err.matches("! an agent works in ").count(), 1, "{}", second.err);
     assert!(second.err.contains("TOLLGATE_CONFIG or --data"), "{}", second.err);
-    let shown = place.run(&["agent", "show", "main"]);
-    assert!(shown.out.contains("main · revision 2"), "{}{}", shown.out, shown.err);
-    let served = place.run(&["serve", "--listen", "127.0.0.1:0"]);
-    assert_eq!(served.code, 3, "{}{}", served.out, served.err);
-    assert!(served.err.contains("the agent of the session main works in this folder"));
-    // A link to a file elsewhere is no way around that.
-    std::fs::rename(place.work().join("tollgate.toml"), place.work().join("../elsewhere.toml"))
-        .unwrap();
-    std::os::unix::fs::symlink("../elsewhere.toml", place.work().join("tollgate.toml")).unwrap();
-    assert_eq!(place.run(&["serve", "--listen", "127.0.0.1:0"]).code, 3);
-    // Nor is a data folder that somebody named.
-    let data = place.data();
-    let served = place.run(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
-    assert_eq!(served.code, 3, "{}{}", served.out, served.err);
+    let shown = |place: &Place| {
+        let shown = place.run(&["agent", "show", "main"]);
+        assert!(shown.out.contains("main · revision 2"), "{}{}", shown.out, shown.err);
+    };
+    shown(&place);
+    let doctor = place.run(&["doctor"]).out;
+    assert!(doctor.contains("what stands in this folder is left out"), "{doctor}");
+    let serve = |more: &[&str]| {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], more].concat();
+        let served = place.run(&args);
+        assert_eq!(served.code, 3, "{}{}", served.out, served.err);
+        assert!(served.err.contains("name both with --config and --data"), "{}", served.err);
+    };
+    serve(&[]);
+    // Neither by a link to a file elsewhere, nor with a data folder that was named, the session's own or another.
+    let (here, there) =
+        (place.work().join("tollgate.toml"), place.work().join("../elsewhere.toml"));
+    std::fs::rename(&here, &there).unwrap();
+    std::os::unix::fs::symlink("../elsewhere.toml", &here).unwrap();
+    serve(&[]);
+    serve(&["--data", place.data().to_str().unwrap()]);
+    serve(&["--data", "../other"]);
+    // Nor by a configuration that names no data folder.
+    std::fs::write(&there, "").unwrap();
+    serve(&["--config", "../elsewhere.toml"]);
+    let mut command = place.command(&["agent", "show", "main"]);
+    command.env("TOLLGATE_CONFIG", "../elsewhere.toml");
+    let named = finish(command, b"");
+    assert!(named.out.contains("main · revision 2"), "{}{}", named.out, named.err);
+    // Nor when the session works elsewhere by then.
+    std::fs::create_dir(place.work().join("../next")).unwrap();
+    let next = place.work().join("../next");
+    let fake = Fake::saying(&["Moved."]);
+    let args = ["agent", "run", "Go", "--session", "main", "--root", next.to_str().unwrap()];
+    let moved = place.run(&[&args[..], &["--model", &fake.url]].concat());
+    assert_eq!(moved.code, 0, "{}", moved.err);
+    serve(&[]);
+}
+
+#[test]
+fn the_own_folder_of_a_session_configures_nothing_either() {
+    let place = Place::new();
+    let write = json!({"path": "tollgate.toml", "text": "no configuration"});
+    let fake = Fake::saying(&[&calls(&[("fs.write_text", write)]), "Done."]);
+    assert_eq!(place.run(&["agent", "run", "Go", "--model", &fake.url]).code, 0);
+    let own = place.data().join("workspace/main");
+    assert!(own.join("tollgate.toml").is_file());
+    let mut command = place.command(&["agent", "show", "main"]);
+    command.current_dir(&own);
+    let shown = finish(command, b"");
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.err.contains("! agents work in "), "{}", shown.err);
 }

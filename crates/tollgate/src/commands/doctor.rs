@@ -16,6 +16,7 @@ use tollgate_tools::shell::{Shell, ShellConfig};
 
 use super::own_key::{AGENT, CLI};
 use crate::{
+    agent_folders,
     cli::DoctorArgs,
     client::{Client, wait},
     config::{Config, USUAL_DATA},
@@ -60,8 +61,18 @@ impl Check {
 
 pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
     let mut checks = vec![Check::good("version", env!("CARGO_PKG_VERSION"))];
-    let config = Config::find(args.config.as_deref());
-    checks.push(configuration(&config));
+    let agents = agent_folders::here().filter(|_| args.config.is_none());
+    let config = match &agents {
+        Some(_) => Ok((Config::default(), None)),
+        None => Config::find(args.config.as_deref()),
+    };
+    match agents.filter(|_| agent_folders::has_usual_files()) {
+        Some(why) => {
+            let found = format!("{why}: what stands in this folder is left out");
+            checks.push(Check::note("configuration", found, "name your own with --config"));
+        }
+        None => checks.push(configuration(&config)),
+    }
     // What was named here decides; else what any command would find.
     let named = args.config.is_some().then(|| config.as_ref().ok()).flatten();
     let named = named.map(|(config, _)| config.data());

@@ -1,24 +1,24 @@
 //! `tollgate serve`: the gate itself, until a signal stops it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_contract::Secret;
 
 use crate::{
+    agent_folders,
     cli::ServeArgs,
     config::{Config, LogFormat, LogLevel, USUAL_DATA, USUAL_FILE},
     daemon::{Asked, Daemon, Options},
     exit::Exit,
     output::{Failure, wants_colour, write_out},
-    place::{ADMIN_KEY, planted_here, reached_by_agent},
+    place::ADMIN_KEY,
 };
 
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
-    let (config, file) = Config::find(args.config.as_deref())?;
+    let (config, file) = configured(args)?;
     let _logging = log(&config);
     let data = args.data.data.clone().unwrap_or_else(|| config.data());
-    mine(args, &data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::bad_input(format!("cannot start: {error}")))?;
     runtime.block_on(async {
@@ -35,20 +35,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// Refuses what was found here and not named, where an agent works here and may have put it there: it would decide what
-/// the agents may do.
-fn mine(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
-    let usual = Path::new(USUAL_FILE);
-    let is_found =
-        args.data.data.is_none() && (args.config.is_none() || data == Path::new(USUAL_DATA));
-    let of_others = || planted_here().filter(|_| is_found);
-    let of_these = || reached_by_agent(data, usual).filter(|_| args.config.is_none());
-    let Some(session) = of_these().or_else(of_others) else { return Ok(()) };
-    let problem = format!(
-        "the agent of the session {session} works in this folder, and may have written {USUAL_FILE} or {USUAL_DATA} here"
-    );
-    let help = "start the gate in another folder, or say with --config and --data which are yours";
-    Err(Failure::bad_input(problem).with_help(help))
+/// The configuration. Where agents work, nothing counts that was not named: it would decide what they may do, and a data
+/// folder here would be theirs to read.
+fn configured(args: &ServeArgs) -> Result<(Config, Option<PathBuf>), Failure> {
+    let Some(why) = agent_folders::here() else { return Config::find(args.config.as_deref()) };
+    let refused = || {
+        Failure::bad_input(format!(
+            "{why}: the {USUAL_FILE} and {USUAL_DATA} of this folder do not count"
+        ))
+        .with_help("start the gate in another folder, or name both with --config and --data")
+    };
+    let (config, file) = match &args.config {
+        Some(named) => Config::find(Some(named))?,
+        None if Path::new(USUAL_FILE).symlink_metadata().is_ok() => return Err(refused()),
+        // Not read again: one that comes now does not count either.
+        None => (Config::default(), None),
+    };
+    if args.data.data.is_none() && config.daemon.data.is_none() {
+        return Err(refused());
+    }
+    Ok((config, file))
 }
 
 /// Says on the standard output where the gate is. Scripts wait for the line that starts with `listening`.

@@ -32,7 +32,7 @@ pub use markers::BlockKind;
 pub use message::{ChatMessage, Role};
 pub use name::{NameError, SessionName};
 pub use notes::{Applied, MOST_ENTRIES, NotesPatch};
-pub use prompt::{History, Prompt, PromptError, Section, ToolText, Weighed};
+pub use prompt::{History, Prompt, PromptError, Section, Share, System, ToolText, Weighed};
 pub use segment::{Segment, rebuild};
 pub use state::{LONGEST_ENTRY, LONGEST_SUMMARY, Limits, State};
 pub use text::{bounded, one_line};

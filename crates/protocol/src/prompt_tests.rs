@@ -28,7 +28,7 @@ fn the_system_message_tells_tools_syntax_state_memory_and_upstream() {
         upstream: &upstream,
         ..Prompt::default()
     };
-    let text = prompt.system();
+    let text = prompt.system().text;
     for part in [
         "=== TOOLS ===\n",
         "<<<TOOL_CALLS_JSON>>>\n[{\"id\":\"t1\",\"tool\":\"<name>\",\"args\":{}}]\n<<<END_TOOL_CALLS_JSON>>>",
@@ -45,7 +45,7 @@ fn the_system_message_tells_tools_syntax_state_memory_and_upstream() {
 #[test]
 fn sections_are_bounded() {
     let state = State { decisions: vec!["x".repeat(1900); 200], ..State::default() };
-    let text = Prompt { state: Some(&state), ..Prompt::default() }.system();
+    let text = Prompt { state: Some(&state), ..Prompt::default() }.system().text;
     assert!(text.len() < 26 * 1024, "{}", text.len());
     assert!(text.ends_with("=== END_STATE ===\n"));
 }
@@ -59,12 +59,14 @@ fn sections_leave_room_in_a_small_model() {
     };
     let long = "said ".repeat(2000);
     let upstream = [("planner".to_owned(), long.clone()), ("critic".to_owned(), long)];
-    let of = |room| {
+    let of = |halved| {
         let prompt = Prompt { state: Some(&state), upstream: &upstream, ..Prompt::default() };
-        Prompt { room, ..prompt }.system()
+        Prompt { share: Share { halved }, ..prompt }.system()
     };
-    assert_eq!(of(None), of(Some(1_000_000)));
-    assert!(of(Some(2_000)).len() < 4_000, "{}", of(Some(2_000)));
+    assert_eq!(of(0).hidden_constraints, 16);
+    let small = of(4);
+    assert!(small.text.len() < 4_000, "{}", small.text);
+    assert_eq!(small.hidden_constraints, 19);
     for part in [
         "cccc… [",
         "  - the newest\n",
@@ -72,9 +74,12 @@ fn sections_leave_room_in_a_small_model() {
         "planner:\nsaid ",
         "=== END_UPSTREAM ===\n",
     ] {
-        assert!(of(Some(2_000)).contains(part), "{part} is missing in {}", of(Some(2_000)));
+        assert!(small.text.contains(part), "{part} is missing in {}", small.text);
     }
-    assert!(Prompt::memory_room(2_000) < 1_100 && Prompt::memory_room(1 << 40) == 16 * 1024);
+    let least = Share::all().last().unwrap();
+    let least = Prompt { state: Some(&state), share: least, ..Prompt::default() }.system().text;
+    assert!(least.len() < 600, "{least}");
+    assert_eq!(Prompt::memory_room(Share::default()), 16 * 1024);
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn tools_that_do_not_fit_are_named() {
         schema: json!({"type": "object"}),
     };
     let tools: Vec<ToolText> = (0..60).map(tool).collect();
-    let text = Prompt { tools: &tools, ..Prompt::default() }.system();
+    let text = Prompt { tools: &tools, ..Prompt::default() }.system().text;
     let described = text.matches("\n  args: {\"type\":\"object\"}\n").count();
     assert!((40..50).contains(&described), "{described}");
     assert!(text.contains("without room to describe them: many.tool_"), "{text}");
@@ -159,19 +164,21 @@ fn what_was_called_in_rounds_that_are_left_out_is_told() {
 #[test]
 fn a_large_model_is_shown_everything() {
     for most in [24 * 1024, 16 * 1024, 8 * 1024, 6 * 1024, 4 * 1024, 512] {
-        assert_eq!(Share::new(None).of(most), most);
-        assert_eq!(Share::new(Some(u64::MAX)).of(most), most);
+        assert_eq!(Share::default().of(most), most);
     }
-    assert_eq!((Share::new(Some(3_277)).of(512), Share::new(Some(16_384)).of(512)), (200, 256));
+    assert_eq!((Share { halved: 1 }.of(512), Share { halved: 8 }.of(512)), (256, 60));
 }
 
 #[test]
 fn what_is_open_is_shown_in_its_exact_words_or_not_at_all() {
     let long = "x".repeat(1_900);
     let state = State { open_loops: vec![long.clone(), "short".into()], ..State::default() };
-    let of = |room| Prompt { state: Some(&state), room, ..Prompt::default() }.system();
-    assert!(of(None).contains(&format!("  - {long}\n  - short\n")), "{}", of(None));
-    assert!(of(Some(4_000)).contains("  (1 more, not shown)\n  - short\n"), "{}", of(Some(4_000)));
+    let of = |halved| {
+        let share = Share { halved };
+        Prompt { state: Some(&state), share, ..Prompt::default() }.system().text
+    };
+    assert!(of(0).contains(&format!("  - {long}\n  - short\n")), "{}", of(0));
+    assert!(of(3).contains("  (1 more, not shown)\n  - short\n"), "{}", of(3));
 }
 
 #[test]
@@ -202,7 +209,7 @@ proptest! {
         };
         let upstream = [(texts[2].clone(), texts[3].clone())];
         let tools = [ToolText { name: texts[1].clone(), description: texts[0].clone(), schema: json!({"x": texts[3]}) }];
-        let system = Prompt { state: Some(&state), upstream: &upstream, tools: &tools, ..Prompt::default() }.system();
+        let system = Prompt { state: Some(&state), upstream: &upstream, tools: &tools, ..Prompt::default() }.system().text;
         let borders: Vec<&str> = system.lines().filter(|line| line.trim_start().starts_with("===")).collect();
         prop_assert_eq!(borders, ["=== TOOLS ===", "=== END_TOOLS ===", "=== STATE ===", "=== END_STATE ===", "=== UPSTREAM ===", "=== END_UPSTREAM ==="]);
         prop_assert_eq!(system.matches("<<<").count(), 2);

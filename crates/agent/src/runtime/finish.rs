@@ -9,7 +9,7 @@ use tollgate_protocol::{
 use super::{
     journal::{kinds, seconds},
     roles::PipelineRole,
-    turn::{Over, Turn},
+    turn::{Instruction, Over, Turn},
     world::{Remember, World},
 };
 
@@ -262,11 +262,15 @@ impl<W: World> Turn<'_, W> {
     }
 
     /// Asks the model something that is no part of the conversation.
-    async fn ask_aside(&mut self, system: &str, question: &str) -> Result<Option<String>, String> {
+    async fn ask_aside(
+        &mut self,
+        system: &'static str,
+        question: &str,
+    ) -> Result<Option<String>, String> {
         let said = std::mem::take(&mut self.said);
         let history = std::mem::take(&mut self.history);
         self.said.push(super::kept::Said::by_user(question));
-        let answer = self.ask(PipelineRole::Reflection, 0, system, false).await;
+        let answer = self.ask(PipelineRole::Reflection, 0, Instruction::Plain(system)).await;
         self.said = said;
         self.history = history;
         // That a summary could not be made is no failure of the turn.

@@ -9,7 +9,7 @@ use tollgate_memory::{By, Found};
 use tollgate_models::{Price, Tokenizer};
 use tollgate_protocol::{
     BlockKind, Bounds, Checkpoint, History, Limits, Plan, Planned, Prompt, Rejected, Segment,
-    SessionName, ToolResult, ToolText, bounded,
+    SessionName, Share, System, ToolResult, ToolText, bounded,
 };
 
 use super::{
@@ -134,6 +134,7 @@ pub(crate) struct Turn<'a, W: World> {
     pub(crate) error: Option<TurnError>,
     pub(crate) stop: Option<Stop>,
     checks: u64,
+    told_of_hidden: bool,
 }
 
 /// A turn that is over, and not saved yet.
@@ -145,6 +146,27 @@ pub(crate) struct Over {
     /// What the person sees, as it is and as it is kept.
     pub(crate) visible: String,
     pub(crate) kept_visible: String,
+}
+
+/// What a model is told before a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instruction {
+    /// To act: tools, notes, everything.
+    Act,
+    /// To think for others.
+    Think,
+    /// This, and nothing of the session.
+    Plain(&'static str),
+}
+
+/// A question as it goes to `model.chat`.
+struct Request {
+    input: Value,
+    /// As it is kept.
+    kept: Value,
+    /// What the trace tells of it.
+    about: Value,
+    hidden_constraints: usize,
 }
 
 /// How a round ended.
@@ -183,6 +205,7 @@ impl<'a, W: World> Turn<'a, W> {
             error: None,
             stop: None,
             checks: 0,
+            told_of_hidden: false,
         }
     }
 
@@ -273,7 +296,7 @@ impl<'a, W: World> Turn<'a, W> {
     }
 
     /// The seed's block of what is remembered: the best of it, as much as there is room for.
-    fn memory_block(&self) -> String {
+    fn memory_block(&self, share: Share) -> String {
         let found = self.recalled.iter().filter_map(|one| {
             Some(Found {
                 id: MemoryId::parse(&one.id).ok()?,
@@ -287,10 +310,10 @@ impl<'a, W: World> Turn<'a, W> {
                 by: By::Words,
             })
         });
-        let (mut found, most) = (found.collect::<Vec<_>>(), self.setup.model.room());
+        let mut found = found.collect::<Vec<_>>();
         while !found.is_empty() {
             let block = tollgate_memory::block(&found);
-            if block.len() <= Prompt::memory_room(most) {
+            if block.len() <= Prompt::memory_room(share) {
                 return block;
             }
             found.pop();
@@ -300,16 +323,7 @@ impl<'a, W: World> Turn<'a, W> {
 
     /// A role that others come behind: it says something, and only that counts.
     async fn think(&mut self, role: PipelineRole) -> Result<(), String> {
-        let prompt = Prompt {
-            role: role.thinks(),
-            state: Some(&self.checkpoint.state),
-            memory: &self.memory_block(),
-            upstream: &self.upstream,
-            room: Some(self.setup.model.room()),
-            ..Prompt::default()
-        };
-        let system = prompt.system();
-        let Some(answer) = self.ask(role, 0, &system, false).await? else { return Ok(()) };
+        let Some(answer) = self.ask(role, 0, Instruction::Think).await? else { return Ok(()) };
         let ignored: Vec<&str> = answer
             .kept
             .segments
@@ -358,18 +372,7 @@ impl<'a, W: World> Turn<'a, W> {
     }
 
     async fn round(&mut self, role: PipelineRole, round: u32) -> Result<Round, String> {
-        let prompt = Prompt {
-            role: PipelineRole::acts(),
-            tools: self.tools,
-            native_tools: self.setup.model.native_tools,
-            notes: true,
-            state: Some(&self.checkpoint.state),
-            memory: &self.memory_block(),
-            upstream: &self.upstream,
-            room: Some(self.setup.model.room()),
-        };
-        let system = prompt.system();
-        let Some(answer) = self.ask(role, round, &system, true).await? else {
+        let Some(answer) = self.ask(role, round, Instruction::Act).await? else {
             return Ok(Round::Failed);
         };
         self.take_notes(round, &answer)?;
@@ -498,16 +501,23 @@ impl<'a, W: World> Turn<'a, W> {
         &mut self,
         role: PipelineRole,
         round: u32,
-        system: &str,
-        is_acting: bool,
+        instruction: Instruction,
     ) -> Result<Option<Answer>, String> {
-        let (input, kept, about) = match self.request(system, is_acting) {
-            Ok(request) => request,
-            Err(error) => {
-                self.error = Some(error);
-                return Ok(None);
-            }
-        };
+        let is_acting = instruction == Instruction::Act;
+        let Request { input, kept, about, hidden_constraints } =
+            match self.request(role, instruction) {
+                Ok(request) => request,
+                Err(error) => {
+                    self.error = Some(error);
+                    return Ok(None);
+                }
+            };
+        if hidden_constraints > 0 && !std::mem::replace(&mut self.told_of_hidden, true) {
+            let problem = format!(
+                "the model has too little room: {hidden_constraints} of the session's constraints are not shown to it"
+            );
+            self.write(kinds::WARNING, json!({"problem": problem}))?;
+        }
         let written = serde_json::to_vec(&kept).unwrap_or_default();
         let request_sha256 = hex(&Sha256::digest(&written)).to_string();
         for attempt in 1..=ATTEMPTS {
@@ -594,9 +604,34 @@ impl<'a, W: World> Turn<'a, W> {
         Ok(answer)
     }
 
-    /// The input of `model.chat`, as it is and as it is kept, and what is told of it.
-    fn request(&self, system: &str, is_acting: bool) -> Result<(Value, Value, Value), TurnError> {
+    /// The system message of a question.
+    fn system(&self, role: PipelineRole, instruction: Instruction, share: Share) -> System {
+        let memory = self.memory_block(share);
+        let common = Prompt {
+            state: Some(&self.checkpoint.state),
+            memory: &memory,
+            upstream: &self.upstream,
+            share,
+            ..Prompt::default()
+        };
+        match instruction {
+            Instruction::Act => Prompt {
+                role: PipelineRole::acts(),
+                tools: self.tools,
+                native_tools: self.setup.model.native_tools,
+                notes: true,
+                ..common
+            }
+            .system(),
+            Instruction::Think => Prompt { role: role.thinks(), ..common }.system(),
+            Instruction::Plain(text) => System { text: text.to_owned(), hidden_constraints: 0 },
+        }
+    }
+
+    /// A question: as much of the state as leaves room for it, and of the history as leaves room for both.
+    fn request(&self, role: PipelineRole, instruction: Instruction) -> Result<Request, TurnError> {
         let model = &self.setup.model;
+        let is_acting = instruction == Instruction::Act;
         let specs: Vec<Value> = if is_acting && model.native_tools {
             self.tools
                 .iter()
@@ -608,18 +643,42 @@ impl<'a, W: World> Turn<'a, W> {
             Vec::new()
         };
         let count = |text: &str| model.tokenizer.count(text);
-        let fixed =
-            count(system) + PER_MESSAGE + specs.iter().map(|s| count(&s.to_string())).sum::<u64>();
+        let told = specs.iter().map(|s| count(&s.to_string())).sum::<u64>() + PER_MESSAGE;
         let weighed = |said: &[Said]| said.iter().map(|one| one.weighed(count)).collect::<Vec<_>>();
         let (history, turn) = (weighed(&self.history), weighed(&self.said));
         let short =
             |place: usize, most| self.said.get(place).map_or(0, |one| one.shortened(most, count));
-        let fit = History::fit(fixed, &history, &turn, model.room(), short)
-            .map_err(|error| TurnError::new("CONTEXT_TOO_SMALL", error.to_string()))?;
+        let mut least = None;
+        for share in Share::all() {
+            let system = self.system(role, instruction, share);
+            let fixed = told + count(&system.text);
+            // A quarter at least is for what is said, as long as there is something to leave out instead.
+            let is_modest = fixed <= model.room() / 4 * 3;
+            match History::fit(fixed, &history, &turn, model.room(), short) {
+                Ok(fit) if is_modest => return self.fitted(&system, fixed, fit, &specs),
+                Ok(fit) => least = Some(Ok((system, fixed, fit))),
+                Err(error) => least = Some(Err(error.to_string())),
+            }
+        }
+        match least.unwrap_or_else(|| Err("there is no room for a question".to_owned())) {
+            Ok((system, fixed, fit)) => self.fitted(&system, fixed, fit, &specs),
+            Err(problem) => Err(TurnError::new("CONTEXT_TOO_SMALL", problem)),
+        }
+    }
+
+    /// The input of `model.chat`, as it is and as it is kept, and what is told of it.
+    fn fitted(
+        &self,
+        system: &System,
+        fixed: u64,
+        fit: History,
+        specs: &[Value],
+    ) -> Result<Request, TurnError> {
+        let model = &self.setup.model;
         let prompt_tokens = fixed + fit.tokens;
         // A byte is a token at most, so that this much more fits in any case.
         let spare = usize::try_from(model.room().saturating_sub(prompt_tokens)).unwrap_or(0);
-        let (raw, kept) = wires(system, &self.history, &self.said, fit, spare);
+        let (raw, kept) = wires(&system.text, &self.history, &self.said, fit, spare);
         let max_tokens = self.answer_room(prompt_tokens)?;
         let body = |messages: Vec<Value>| {
             let mut body =
@@ -635,7 +694,8 @@ impl<'a, W: World> Turn<'a, W> {
             "left": fit.left, "result_bytes": fit.result_bytes,
             "answer_bytes": fit.answer_bytes,
         });
-        Ok((body(raw), body(kept), about))
+        let hidden_constraints = system.hidden_constraints;
+        Ok(Request { input: body(raw), kept: body(kept), about, hidden_constraints })
     }
 
     /// How long an answer may be, so that it stays inside what the turn may still take.

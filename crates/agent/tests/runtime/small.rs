@@ -41,6 +41,41 @@ async fn a_state_that_has_grown_leaves_room_for_the_question() {
 }
 
 #[tokio::test]
+async fn constraints_come_first_and_those_that_are_not_shown_are_told_of() {
+    let rules = |count: usize| -> Vec<String> {
+        (0..count).map(|n| format!("rule {n}: {}", "be careful. ".repeat(4))).collect()
+    };
+    let noted = |count| notes(&json!({"add_constraints": rules(count)}));
+    let (few, many) = (noted(20), noted(60));
+    let play =
+        small(&[&format!("Noted.{few}"), &format!("Noted.{many}"), "Still here."], 4_096).await;
+    for text in ["note it", "note more", "are you there?"] {
+        assert!(play.say(text).await.ok);
+    }
+    let shown = |asked: &[Value]| contents(asked)[0].matches("be careful. be careful").count() / 2;
+    let asked = play.asked();
+    assert_eq!(shown(&asked[1]), 20);
+    assert!((10..60).contains(&shown(&asked[2])), "{}", shown(&asked[2]));
+    let warnings = play.stage.of_kind(kinds::WARNING);
+    let hidden = 60 - shown(&asked[2]);
+    let told = format!("{hidden} of the session's constraints are not shown to it");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0]["problem"].as_str().unwrap().ends_with(&told), "{warnings:?} {told}");
+    assert!(replayed(&play, 3).await.is_same());
+}
+
+#[tokio::test]
+async fn a_summary_in_a_script_with_many_tokens_a_byte_ends_no_session() {
+    let long = notes(
+        &json!({"set_episode_summary": "概要🙂".repeat(2_600), "add_decisions": vec!["決定"; 50]}),
+    );
+    let play = small(&[&format!("Noted.{long}"), "Still here."], 4_096).await;
+    assert!(play.say("note it").await.ok);
+    let report = play.say("are you there?").await;
+    assert!(report.ok, "{report:?}");
+}
+
+#[tokio::test]
 async fn results_that_the_model_has_not_seen_are_shortened_alike() {
     let list: Vec<Value> = (0..4)
         .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))

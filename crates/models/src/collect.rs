@@ -64,6 +64,17 @@ impl Collector {
         calls.ok_or_else(|| too_large(format!("it has more than {MOST_CALLS} calls")))
     }
 
+    /// How many bytes it has, its calls and reasoning included.
+    pub(crate) fn bytes(&self) -> usize {
+        let calls = self.response.tool_calls.iter().map(|call| call.arguments.len());
+        self.response.content.len() + self.response.reasoning.len() + calls.sum::<usize>()
+    }
+
+    /// The answer ends here, whatever else would have come.
+    pub(crate) fn cut(&mut self) {
+        self.finish = Some(Finish::Length);
+    }
+
     /// The answer as far as it has come.
     pub fn so_far(&self) -> &ChatResponse {
         &self.response

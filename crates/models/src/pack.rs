@@ -313,6 +313,11 @@ async fn counted(models: &Models, model: &Model, wanted: Wanted) -> Result<(Want
     counting.await.map_err(|_| Internal::new("counting tokens ended early").into())
 }
 
+/// How many bytes a token has at most in a text, on average, and how much longer an answer may be than that. What goes
+/// beyond is no answer to a question that said how long it may be.
+const BYTES_PER_TOKEN: usize = 8;
+const SLACK: usize = 2 * 1024;
+
 /// Lets the answer come, and hands on each piece of it.
 async fn stream(
     model: &Model,
@@ -320,6 +325,8 @@ async fn stream(
     context: &Context,
     collector: &mut Collector,
 ) -> Result<(), ModelError> {
+    let most = usize::try_from(request.max_tokens).unwrap_or(usize::MAX);
+    let most = most.saturating_mul(BYTES_PER_TOKEN).saturating_add(SLACK);
     let mut deltas = model.backend().stream_chat(request, context.cancelled().clone());
     while let Some(delta) = deltas.next().await {
         let delta = delta?;
@@ -338,6 +345,11 @@ async fn stream(
                 context.emit(json!({"call": call}));
             }
             Delta::Model(_) | Delta::Usage(_) | Delta::Finish(_) => {}
+        }
+        if collector.bytes() > most {
+            // The server does not keep to what it was asked for, and what it writes is paid for.
+            collector.cut();
+            return Ok(());
         }
     }
     Ok(())
@@ -420,7 +432,11 @@ async fn embed(
     let done = embedder.embed(&input.input, context.cancelled(), hears).await;
     let counted = || texts_tokens(&model, &input.input);
     let said = match &done {
-        Ok(embedded) => embedded.tokens,
+        // As for answers: a number that cannot be is not believed.
+        Ok(embedded) => embedded.tokens.filter(|said| {
+            let usage = Usage { input_tokens: *said, ..Usage::default() };
+            is_bounded(&usage, (counted(), 0), 0)
+        }),
         Err(error) if !error.may_be_charged() => Some(0),
         Err(_) => None,
     };

@@ -224,14 +224,15 @@ impl<'a, W: World> Turn<'a, W> {
             None => (PipelineRole::Governor, Vec::new()),
         };
         for role in before {
-            if self.must_stop()? || self.error.is_some() {
+            if self.must_stop()? || self.error.is_some() || self.overdrawn().is_some() {
                 break;
             }
             self.think(role).await?;
         }
-        if self.error.is_none() && self.stop.is_none() {
+        if self.error.is_none() && self.stop.is_none() && self.overdrawn().is_none() {
             self.act(last).await?;
         }
+        self.error = self.error.take().or_else(|| self.overdrawn());
         self.finish().await
     }
 
@@ -377,7 +378,8 @@ impl<'a, W: World> Turn<'a, W> {
         };
         self.take_notes(round, &answer)?;
         self.show(&answer);
-        let was_cut_off = self.stop.is_some() || self.error.is_some();
+        let is_overdrawn = self.overdrawn().is_some();
+        let was_cut_off = self.stop.is_some() || self.error.is_some() || is_overdrawn;
         let plan = if was_cut_off { Vec::new() } else { planned(&answer) };
         self.said.push(Said::by_model(&answer));
         if was_cut_off {
@@ -602,6 +604,24 @@ impl<'a, W: World> Turn<'a, W> {
         let cost = said.cost_usd_micros.unwrap_or(0);
         self.totals.usd_micros = self.totals.usd_micros.saturating_add(cost);
         Ok(answer)
+    }
+
+    /// What to say of a turn that took clearly more than it might: what it can cost is held before each question, so that
+    /// a server must have done more than it was asked for.
+    pub(crate) fn overdrawn(&self) -> Option<TurnError> {
+        let (budget, totals) = (&self.setup.budget, &self.totals);
+        let clearly = |most: u64, slack: u64| most.saturating_add(most / 4).saturating_add(slack);
+        let tokens = totals.input_tokens.saturating_add(totals.output_tokens);
+        let by_tokens = budget.tokens.is_some_and(|most| tokens > clearly(most, 1_000));
+        let by_money =
+            budget.usd_micros.is_some_and(|most| totals.usd_micros > clearly(most, 10_000));
+        (by_tokens || by_money).then(|| {
+            let message = format!(
+                "the turn's budget is overdrawn: it took {tokens} tokens and {}; the model's server does more than it is asked for",
+                dollars(totals.usd_micros)
+            );
+            TurnError::new("BUDGET_DENIED", message)
+        })
     }
 
     /// The system message of a question.

@@ -560,3 +560,25 @@ async fn that_memories_are_found_by_words_alone_is_told() {
     let again = replay_turn(&play.stage.session(), 2).await.unwrap().pop().unwrap();
     assert!(again.is_same(), "{:?}", again.divergence);
 }
+
+#[tokio::test]
+async fn a_server_that_writes_more_than_it_was_asked_for_is_left_and_the_turn_says_so() {
+    let endless = format!("{}{}", "a word ".repeat(40_000), call("note.append", "mark"));
+    let mut setting = Setting::new(json!({"replies": [{"content": endless, "chunk": 100}]}));
+    setting.model = Box::new(|model| {
+        let price = json!({"input": 1.0, "output": 100.0});
+        model.price = Some(serde_json::from_value(price).unwrap());
+    });
+    let play = Play::with(setting).await;
+    let budget = Budget { usd_micros: Some(50_000), ..Budget::default() };
+    let report = play.stage.ask(TurnRequest { budget, ..TurnRequest::new("go") }).await.unwrap();
+    let error = report.error.unwrap();
+    assert_eq!(error.code, "BUDGET_DENIED");
+    assert!(error.message.contains("overdrawn"), "{}", error.message);
+    // It is left as soon as that is plain: not ten times as much is paid.
+    assert!(report.totals.usd_micros < 500_000, "{:?}", report.totals);
+    assert!(report.text.starts_with("a word a word") && report.text.len() < 20_000);
+    assert!(play.stage.marks().is_empty());
+    let again = replay_turn(&play.stage.session(), 1).await.unwrap().pop().unwrap();
+    assert!(again.is_same(), "{:?}", again.divergence);
+}

@@ -103,6 +103,8 @@ events! {
     ForecastCrossed:           -                  -                      -               "forecast_crossed";
     /// A session was used for the first time, and belongs to a key from then on.
     SessionOpened:             -                  -                      -               "session_opened";
+    /// An operator decided something for a session, corrected it, or had something of it forgotten.
+    SessionChanged:            -                  -                      -               "session_changed";
     /// A capability was asked for.
     CapabilityRequested:       -                  -                      -               "capability_requested";
     /// A capability was given.

@@ -53,7 +53,7 @@ fn ledger_kinds_are_unique() {
     let kinds = names(Event::ledger_kind);
     let unique: BTreeSet<&str> = kinds.iter().copied().collect();
     assert_eq!(kinds.len(), unique.len());
-    assert_eq!(kinds.len(), 29);
+    assert_eq!(kinds.len(), 30);
 }
 
 #[test]

@@ -194,7 +194,7 @@ pub fn check_state_patch(bytes: &[u8]) {
             assert!(entry.chars().count() <= limits.entry && !entry.contains(char::is_control));
         }
     }
-    let system = Prompt { state: Some(&state), ..Prompt::default() }.system();
+    let system = Prompt { state: Some(&state), ..Prompt::default() }.system().text;
     let borders = system.lines().filter(|line| line.trim_start().starts_with("===")).count();
     assert_eq!((borders, system.contains("<<<")), (2, false), "{system}");
 }

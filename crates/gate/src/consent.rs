@@ -245,7 +245,10 @@ fn told_consent(reader: &Reader) -> Result<Told, LedgerError> {
         let Some(last) = events.last() else { break };
         at = last.seq;
         for event in &events {
-            if !["capability_", "approval_", "session_"].iter().any(|p| event.kind.starts_with(p)) {
+            if !["capability_", "approval_", "session_opened"]
+                .iter()
+                .any(|p| event.kind.starts_with(p))
+            {
                 continue;
             }
             let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();

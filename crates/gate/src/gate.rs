@@ -283,6 +283,17 @@ impl Gate {
         self.inner.session(by, session).await
     }
 
+    /// Records what an operator did to a session: `what` in one word, and what else there is to say.
+    pub async fn record_session_change(
+        &self,
+        by: &Principal,
+        session: &str,
+        what: &str,
+        details: serde_json::Value,
+    ) -> Result<(), Error> {
+        self.inner.session_changed(by, session, what, details).await
+    }
+
     /// What can be called.
     pub fn manifest(&self) -> &Arc<Manifest> {
         self.inner.registry.manifest()

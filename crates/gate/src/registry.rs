@@ -262,7 +262,8 @@ impl Packs {
         self
     }
 
-    /// Says which capabilities calls of a tool need.
+    /// Says which capabilities calls of a tool need, or what is wrong with their input that its schema cannot say. It is
+    /// asked before any person is.
     pub fn needing(
         mut self,
         tool: ToolName,

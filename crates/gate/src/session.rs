@@ -101,6 +101,22 @@ impl Inner {
         Ok(())
     }
 
+    /// Records what an operator did to a session.
+    pub(crate) async fn session_changed(
+        &self,
+        by: &Principal,
+        session: &str,
+        what: &str,
+        details: serde_json::Value,
+    ) -> Result<(), Error> {
+        let (key, _) = account(by)?;
+        let payload = json!({"session": session, "keyId": key, "what": what, "details": details});
+        let now = self.clock.now_ms();
+        let event = NewEvent::new(Event::SessionChanged, now, Subject::default(), &payload)?;
+        self.append(Batch { events: vec![event], beside: Vec::new() }).await?;
+        Ok(())
+    }
+
     /// Is it the caller's? Not yet, if nobody has used it.
     fn is_own(&self, session: &str, key: KeyId) -> Result<bool, Error> {
         match self.owner_of(session) {

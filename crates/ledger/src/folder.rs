@@ -63,16 +63,6 @@ impl Folder {
     }
 }
 
-/// A data folder that this process has taken without using its ledger: no gate starts on it until this is dropped.
-pub struct Taken(#[expect(dead_code, reason = "it holds the lock")] Folder);
-
-impl Taken {
-    /// Takes the folder, unless another process has it.
-    pub fn take(folder: &Path) -> Result<Self, LedgerError> {
-        Folder::take(folder).map(Self)
-    }
-}
-
 /// Has a process taken this data folder?
 pub fn is_taken(folder: &Path) -> bool {
     let lock = File::open(folder.join(LOCK));

@@ -37,7 +37,7 @@ use std::{
 pub use beside::{Batch, Beside, Kept};
 pub use chain::{EventHash, Head, NewEvent, StoredEvent, Subject};
 pub use error::LedgerError;
-pub use folder::{Taken, is_taken};
+pub use folder::is_taken;
 pub use queries::{
     CallQuery, CallRow, EventQuery, Queries, TrendBy, TrendQuery, TrendRow, TrendStep, TrendSums,
 };

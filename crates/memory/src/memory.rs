@@ -149,6 +149,10 @@ impl Memory {
         let record = self.get(id)?;
         // Somebody else may have been faster.
         let was_there = record.is_some() && self.forget_one(id)?;
+        if was_there {
+            // It leaves the log as well, unless somebody reads there at the moment; then with the next one that does.
+            let _ = self.compact();
+        }
         Ok(record.filter(|_| was_there))
     }
 

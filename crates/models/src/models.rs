@@ -372,7 +372,8 @@ impl Known {
         let Some(name) = name.or(self.default.as_deref()) else {
             let newest = of_session.last().cloned();
             let said = match self.models.is_empty() {
-                true => "configure one under `[models.NAME]`".to_owned(),
+                true => "name a server with --model URL, or configure one under `[models.NAME]`"
+                    .to_owned(),
                 false => format!("name one of {}", list(names())),
             };
             return newest.ok_or_else(|| UnknownModel::NoDefault(Clean::already(said)));

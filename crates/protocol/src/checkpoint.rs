@@ -36,6 +36,9 @@ pub struct Checkpoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
+    /// It is not there any more.
+    #[error("it is gone")]
+    Gone,
     /// It is not JSON.
     #[error("it is not JSON: {0}")]
     Json(String),

@@ -208,6 +208,13 @@ impl Extractor {
     /// The answer is over.
     pub fn finish(mut self) -> (Vec<Piece>, Extracted) {
         let mut pieces = Vec::new();
+        if matches!(self.at, At::Text)
+            && let Some(kind) = cut_mark(&self.waiting)
+        {
+            // A mark that broke off is no text that anybody wants to see.
+            self.waiting.clear();
+            self.warn(WarningKind::Unterminated, Some(kind));
+        }
         loop {
             self.advance(&mut pieces, true);
             // A block that only ended inside of a string is read again as one that ended there.
@@ -520,6 +527,15 @@ fn unfenced(payload: &str) -> &str {
     };
     fenced.strip_prefix("json").unwrap_or(fenced).trim()
 }
+
+/// The block whose first mark a text is the beginning of, and plainly so.
+fn cut_mark(text: &str) -> Option<BlockKind> {
+    let is_cut = |kind: &BlockKind| text.len() > PLAIN && kind.begin().starts_with(text);
+    [BlockKind::Notes, BlockKind::ToolCalls].into_iter().find(is_cut)
+}
+
+/// So much of a mark may be anything.
+const PLAIN: usize = "<<<".len();
 
 #[cfg(test)]
 #[path = "extract_tests.rs"]

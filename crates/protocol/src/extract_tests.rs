@@ -73,7 +73,7 @@ fn a_mark_that_arrives_split_is_never_shown() {
 
 #[test]
 fn what_only_begins_like_a_mark_is_text() {
-    for text in ["a << b", "<<<NOTES_JSO>>>", "1 < 2 <<< 3", "<thin", "<<<NOTES_JSON>>", "<"] {
+    for text in ["a << b", "<<<NOTES_JSO>>>", "1 < 2 <<< 3", "<thin", "<"] {
         let (seen, found) = streamed(text.split_inclusive(|_| true));
         assert_eq!(seen, text);
         assert_eq!(found.visible(), text);
@@ -252,5 +252,28 @@ proptest! {
         let again = whole(&rebuild(&kept.segments));
         prop_assert_eq!(&again.segments, &kept.segments);
         prop_assert_eq!(&again.redacted().segments, &kept.segments);
+    }
+}
+
+#[test]
+fn a_mark_that_broke_off_is_not_shown() {
+    for (text, seen) in [
+        ("Fine.<<<TOOL_", "Fine."),
+        ("Fine.<<<NOTES_JSON>>", "Fine."),
+        ("cat <<<", "cat <<<"),
+        ("cat <<<EOF", "cat <<<EOF"),
+    ] {
+        let mut extractor = Extractor::default();
+        let mut shown = String::new();
+        let mut pieces = extractor.feed(text);
+        let (rest, extracted) = extractor.finish();
+        pieces.extend(rest);
+        for piece in pieces {
+            if let Piece::Text(text) = piece {
+                shown.push_str(&text);
+            }
+        }
+        assert_eq!((shown.as_str(), extracted.visible().as_str()), (seen, seen));
+        assert_eq!(extracted.warnings.is_empty(), seen == text, "{text}");
     }
 }

@@ -138,7 +138,7 @@ pub enum PersonNoteError {
         most: usize,
     },
     /// An entry says nothing.
-    #[error("`{field}` has an entry without words")]
+    #[error("`{field}` has an entry without words; say something, or leave it out")]
     Empty {
         /// The field.
         field: &'static str,

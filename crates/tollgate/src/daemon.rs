@@ -224,8 +224,20 @@ fn agents(
     made.map_err(|error| Failure::bad_input(format!("cannot make {}: {error}", folder.display())))?;
     let memory = Memory::open(&memory).map_err(|error| Failure::bad_input(error.to_string()))?;
     let bind = Arc::new(move |session: &str, root: Option<&Path>| {
-        // First on the list: whatever the agent puts there is then known to be its own.
-        root.map_or(Ok(()), agent_folders::remember)?;
+        if let Some(root) = root {
+            // It was kept as it really is. What leads elsewhere by now may be another agent's doing.
+            let now = fs::canonicalize(root);
+            if now.as_ref().is_ok_and(|now| now != root) {
+                let now = now.unwrap_or_default();
+                return Err(format!(
+                    "the folder {} of the session {session} leads to {} now; decide on it again with --root",
+                    root.display(),
+                    now.display()
+                ));
+            }
+            // First on the list: whatever the agent puts there is then known to be its own.
+            agent_folders::remember(root)?;
+        }
         workspaces.bind(session, root).map_err(|error| error.to_string())
     });
     let config = config.agent.clone();

@@ -194,8 +194,19 @@ fn what_was_taken_back_is_not_found_and_not_shown_to_the_model() {
     let ran = place.run(&["memory", "forget", &id]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert_eq!(ran.out, format!("forgotten {id}  user: Write the report assistant: Noted.\n"));
-    // No gate was needed, and none was left.
-    assert_eq!(ran.err, "");
+    // It is on the record, by whom and of which session, as are notes and settings.
+    assert_eq!(note(&place, &["--add-goal", "peace"]).code, 0);
+    assert_eq!(note(&place, &["--add-goal", "peace"]).code, 0);
+    let export = place.run(&["ledger", "export"]).out;
+    let events = export.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let changes: Vec<Value> = events
+        .filter(|event| event["kind"] == "session_changed")
+        .map(|event| event["payload"].clone())
+        .collect();
+    let whats: Vec<&str> = changes.iter().map(|one| one["what"].as_str().unwrap()).collect();
+    assert_eq!(whats, ["settings", "memory_forgotten", "note"], "{changes:?}");
+    assert!(changes.iter().all(|one| one["session"] == "notes" && one["keyId"].is_string()));
+    assert_eq!(changes[1]["details"]["memory"], id.as_str());
     let search = place.run(&["memory", "search", "report"]);
     assert_eq!((search.code, search.out.as_str()), (0, "Nothing is remembered of that.\n"));
     let ran = say(&place, "What about the report?", &[]);
@@ -204,9 +215,11 @@ fn what_was_taken_back_is_not_found_and_not_shown_to_the_model() {
     // The session still names it, and that leads nowhere.
     let state = place.json(&["agent", "show", "notes"])["checkpoint"]["state"].clone();
     assert_eq!(state["memory_refs"], json!([id]));
-    for turn in ["1", "2", "3"] {
+    for turn in ["1", "2", "4"] {
         replays(&place, turn);
     }
+    let noted = place.run(&["agent", "replay", "notes", "--turn", "3"]);
+    assert!(noted.err.contains("revision 3 of notes is a person's note"), "{}", noted.err);
     for unknown in [id.as_str(), "mem_1", "../memory", ""] {
         let ran = place.run(&["memory", "forget", unknown]);
         assert_eq!(ran.code, 6, "{unknown}: {}{}", ran.out, ran.err);

@@ -709,3 +709,61 @@ fn the_own_folder_of_a_session_configures_nothing_either() {
     assert_eq!(shown.code, 0, "{}", shown.err);
     assert!(shown.err.contains("! agents work in "), "{}", shown.err);
 }
+
+#[test]
+fn what_is_hidden_from_a_person_takes_more_than_a_key_press() {
+    let place = Place::new();
+    let hides = "echo 'Authorization: Bearer abcdefghijklmnop'";
+    let fake = Fake::saying(&[&calls(&[("shell.exec", json!({"cmd": hides}))]), "Done."]);
+    let mut terminal = Terminal::start(&place, &format!("agent run 'Run it' --model {}", fake.url));
+    let ask = "allow it unseen? type `yes` in full";
+    until("the person is asked", || terminal.shown.all().contains(ask));
+    assert!(terminal.shown.all().contains("! hidden"), "{}", terminal.shown.all());
+    terminal.types("y\n");
+    until("it is asked again", || terminal.shown.all().matches(ask).count() == 2);
+    terminal.types("yes\n");
+    assert_eq!(terminal.shown.end(), 0, "{}", terminal.shown.all());
+    assert!(terminal.shown.all().contains("✓ shell.exec"), "{}", terminal.shown.all());
+}
+
+#[test]
+fn a_root_that_leads_elsewhere_by_now_is_not_followed() {
+    let place = Place::new();
+    std::fs::create_dir(place.work().join("sub")).unwrap();
+    let list = calls(&[("fs.list_dir", json!({"path": "."}))]);
+    let fake = Fake::saying(&["One.", &list, "Two."]);
+    let args = ["agent", "run", "Hi", "--session", "b"];
+    let first = place.run(&[&args[..], &["--root", "sub", "--model", &fake.url]].concat());
+    assert_eq!(first.code, 0, "{}", first.err);
+    std::fs::rename(place.work().join("sub"), place.work().join("old")).unwrap();
+    std::os::unix::fs::symlink("/etc", place.work().join("sub")).unwrap();
+    let second = place.run(&args);
+    assert_eq!(second.code, 3, "{}{}", second.out, second.err);
+    assert!(second.err.contains("leads to /etc now; decide on it again"), "{}", second.err);
+}
+
+#[test]
+fn a_turn_that_was_cut_off_is_counted_and_replayed_once_it_is_closed() {
+    let place = Place::new();
+    let hang = json!({"content": "Half", "hang_after": 1});
+    let time = calls(&[("system.time", json!({}))]);
+    let fake = Fake::start(&json!({"replies": [{"content": time}, hang, {"content": "Back."}]}));
+    let run = |said: &str| {
+        let args = ["agent", "run", said, "--session", "cut", "--model", &fake.url];
+        Beside::start(place.command(&args))
+    };
+    let mut first = run("Go");
+    until("the model is asked again", || fake.chats().len() == 2);
+    signal(first.child.id(), "KILL");
+    first.child.wait().unwrap();
+    let receipt = place.json(&["agent", "receipt", "cut"]);
+    assert_eq!(receipt["totals"]["tool_calls"], 1, "{receipt}");
+    assert_eq!(receipt["totals"]["model_calls"], 1, "{receipt}");
+    assert!(receipt["totals"]["input_tokens"].as_u64().unwrap() > 0, "{receipt}");
+    let early = place.run(&["agent", "replay", "cut", "--turn", "1"]);
+    assert_eq!(early.code, 3, "{}{}", early.out, early.err);
+    assert!(early.err.contains("was cut off and is not closed yet"), "{}", early.err);
+    assert_eq!(run("Are you there?").end(), 0);
+    let late = place.run(&["agent", "replay", "cut", "--turn", "1"]);
+    assert_eq!(late.code, 0, "{}{}", late.out, late.err);
+}

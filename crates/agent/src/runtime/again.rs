@@ -84,6 +84,13 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
             .filter(|event| event.kind == kinds::TURN_START)
             .filter_map(|event| event.number("turn"))
             .collect();
+        let is_note = |event: &Event| {
+            event.kind == kinds::PERSON_NOTE
+                && event.data.pointer("/checkpoint/revision").and_then(Value::as_u64) == Some(turn)
+        };
+        if files.iter().flat_map(|(_, events)| events).any(is_note) {
+            return Err(format!("revision {turn} of {session} is a person's note, not a turn"));
+        }
         return Err(match (turns.first(), turns.last()) {
             (Some(first), Some(last)) => {
                 format!("the traces of {session} hold turns {first} to {last}, and no turn {turn}")
@@ -108,6 +115,12 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
                     .map_err(|error| format!("the tools of {name} cannot be read: {error}"))?;
             }
             Some(kinds::TURN_START) => {
+                let is_closed = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
+                if !is_closed && start_number(part, "turn") == Some(turn) {
+                    return Err(format!(
+                        "turn {turn} of {session} runs, or was cut off and is not closed yet: the next turn or note closes it, and then it can be replayed"
+                    ));
+                }
                 let one = again(part, &checkpoint, &tools).await?;
                 checkpoint = one.checkpoint.clone();
                 replayed.push(one);

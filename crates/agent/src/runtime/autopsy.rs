@@ -125,9 +125,51 @@ impl TurnLine {
             answer: one_line(&bounded(&text_of(&of("visible")), 300)),
             ok: of("ok") == true,
             error,
-            totals: serde_json::from_value(of("totals")).unwrap_or_default(),
+            totals: match done {
+                Some(done) => {
+                    serde_json::from_value(done.part("totals").clone()).unwrap_or_default()
+                }
+                None => counted(turn),
+            },
         })
     }
+}
+
+/// What a turn that was cut off had taken.
+fn counted(turn: &[Event]) -> Totals {
+    let mut totals = Totals::default();
+    let number = |event: &Event, path: &str| {
+        event.data.pointer(path).and_then(Value::as_u64).unwrap_or_default()
+    };
+    for event in turn {
+        match event.kind.as_str() {
+            kinds::LLM_DONE => {
+                let round = u32::try_from(number(event, "/round")).unwrap_or_default();
+                let one = Totals {
+                    model_calls: 1,
+                    input_tokens: number(event, "/usage/input_tokens"),
+                    output_tokens: number(event, "/usage/output_tokens"),
+                    usd_micros: number(event, "/cost_usd_micros"),
+                    ..Totals::default()
+                };
+                add(&mut totals, &one);
+                totals.rounds = totals.rounds.max(round);
+            }
+            kinds::TOOL_START => totals.tool_calls += 1,
+            kinds::TOOL_DONE if *event.part("ok") != true => totals.failed_calls += 1,
+            kinds::RETRIEVAL | kinds::MEMORY_WRITE => {
+                let one = Totals {
+                    model_calls: u32::try_from(number(event, "/embedding/calls")).unwrap_or(0),
+                    input_tokens: number(event, "/embedding/tokens"),
+                    usd_micros: number(event, "/embedding/usd_micros"),
+                    ..Totals::default()
+                };
+                add(&mut totals, &one);
+            }
+            _ => {}
+        }
+    }
+    totals
 }
 
 fn add(all: &mut Totals, more: &Totals) {

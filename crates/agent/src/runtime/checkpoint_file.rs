@@ -78,6 +78,8 @@ impl CheckpointFile {
             None => None,
         };
         match (self.read(BEFORE)?, damaged) {
+            // There is a copy only where there was a checkpoint.
+            (Some(Ok(before)), None) => Ok(Some((before, Some(CheckpointError::Gone)))),
             (Some(Ok(before)), problem) => Ok(Some((before, problem))),
             (None, None) => Ok(None),
             (_, Some(problem)) | (Some(Err(problem)), None) => {

@@ -5,7 +5,10 @@
 //! it was. A crash behind the first of these loses nothing: whoever opens the session next does the rest. A crash
 //! before it is a note that nobody was told had been taken.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +29,7 @@ use super::{
     checkpoint_file::SaveError,
     journal::{Event, kinds, seconds},
     opened::{Opened, open, saved_event, unreadable},
-    run::{Inner, Runtime, invalid, not_found},
+    run::{Doing, Inner, Place, Runtime, invalid, not_found},
     session::SessionFolder,
 };
 
@@ -61,7 +64,7 @@ impl Runtime {
         revision: Option<u64>,
     ) -> Result<NoteReport, Error> {
         by.require(KeyScope::Admin)?;
-        let place = self.inner.enter(session, &CancellationToken::new())?;
+        let place = self.enter_to_note(session).await?;
         let (inner, by) = (Arc::clone(&self.inner), by.clone());
         // Whoever goes away meanwhile does not leave it half done.
         let work = move || {
@@ -71,6 +74,25 @@ impl Runtime {
         };
         let done = self.inner.tasks.spawn_blocking(work).await;
         done.unwrap_or_else(|_| Err(Internal::new("noting ended early").into()))
+    }
+}
+
+/// How long a note waits for others, which take a moment each, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl Runtime {
+    /// Notes stand in line; a turn is not waited for.
+    async fn enter_to_note(&self, session: &SessionName) -> Result<Place, Error> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let entered = self.inner.enter(session, &CancellationToken::new(), Doing::Note);
+            let is_turn = self.inner.runs_turn(session);
+            match entered {
+                Err(_) if !is_turn && Instant::now() < end => tokio::time::sleep(LOOK_AGAIN).await,
+                entered => return entered,
+            }
+        }
     }
 }
 

@@ -136,13 +136,11 @@ impl LiveWorld {
                 Some(failure) => redact_text(&failure.error.message).into_owned(),
                 None => "a person must answer first".to_owned(),
             };
-            let mut all = self.embedding.lock().unwrap_or_else(PoisonError::into_inner);
-            all.problem.get_or_insert_with(|| problem.clone());
-            problem
+            self.not_embedded(problem)
         })?;
         let vectors = output.output.get("vectors").cloned().unwrap_or_default();
-        let vectors: Vec<Vec<f32>> =
-            serde_json::from_value(vectors).map_err(|error| error.to_string())?;
+        let vectors: Vec<Vec<f32>> = serde_json::from_value(vectors)
+            .map_err(|error| self.not_embedded(error.to_string()))?;
         let named = output.output.get("model").and_then(Value::as_str).unwrap_or_default();
         let length = vectors.first().map_or(0, Vec::len);
         let kept_as: String = format!("{model}/{named}/{length}").chars().take(150).collect();
@@ -162,13 +160,17 @@ impl LiveWorld {
         let tokens = number("/usage/input_tokens").or_else(|| since("tokens", before.0));
         let cost = number("/cost_usd_micros").or_else(|| since("usd_micros", before.1));
         let (tokens, cost) = (tokens.unwrap_or(0), cost.unwrap_or(0));
-        if output.is_none() && tokens == 0 && cost == 0 {
-            return;
-        }
         let mut all = self.embedding.lock().unwrap_or_else(PoisonError::into_inner);
         all.calls += 1;
         all.tokens = all.tokens.saturating_add(tokens);
         all.usd_micros = all.usd_micros.saturating_add(cost);
+    }
+
+    /// Keeps why something was not made comparable.
+    fn not_embedded(&self, problem: String) -> String {
+        let mut all = self.embedding.lock().unwrap_or_else(PoisonError::into_inner);
+        all.problem.get_or_insert_with(|| problem.clone());
+        problem
     }
 
     fn take_embedding(&self) -> Embedding {

@@ -132,6 +132,13 @@ impl Opened {
             self.warnings.push(problem.to_owned());
             return Ok(());
         };
+        if turn.first().and_then(|start| start.number("revision")) != Some(self.checkpoint.revision)
+        {
+            self.warnings.push(format!(
+                "the checkpoint that turn {} went on from is gone: of what came before it, nothing is left but revision {}",
+                mended.turn, self.checkpoint.revision
+            ));
+        }
         mended.checkpoint.updated_ts = seconds(now);
         let data = json!({"turn": mended.turn, "unknown_calls": mended.unknown});
         self.writer.write(&Event::new(now, kinds::RECOVERED, data)).map_err(unwritable)?;

@@ -153,6 +153,30 @@ pub(super) struct Inner {
 
 struct Running {
     cancel: CancellationToken,
+    doing: Doing,
+}
+
+/// What is done in a session while nobody else may do anything there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// A turn runs.
+    Turn,
+    /// A person's note is written down.
+    Note,
+}
+
+impl Doing {
+    fn conflict(self, session: &SessionName) -> Error {
+        let problem = match self {
+            Self::Turn => format!(
+                "a turn is running in the session {session}; wait for it, or cancel it first"
+            ),
+            Self::Note => {
+                format!("somebody is noting something in the session {session}; try again")
+            }
+        };
+        Conflict::new(Clean::already(problem)).into()
+    }
 }
 
 /// What is known of a session whose last turn this process has run.
@@ -241,7 +265,6 @@ impl Runtime {
         cancel: CancellationToken,
     ) -> Result<TurnReport, Error> {
         by.require(KeyScope::Call)?;
-        self.inner.gate.open_session(by, session.as_str()).await?;
         if request.input.trim().is_empty() || request.input.len() > LONGEST_INPUT {
             return Err(invalid(format!("`input` has 1 to {LONGEST_INPUT} bytes of text")));
         }
@@ -249,7 +272,9 @@ impl Runtime {
             .budget
             .check()
             .map_err(|(field, problem)| invalid(format!("`budget.{field}` {problem}")))?;
-        let place = self.inner.enter(session, &cancel)?;
+        // A request that cannot be takes no name.
+        self.inner.gate.open_session(by, session.as_str()).await?;
+        let place = self.inner.enter(session, &cancel, Doing::Turn)?;
         let gives_up = place.cancel.clone().drop_guard();
         let (inner, by) = (Arc::clone(&self.inner), by.clone());
         let task = self.inner.tasks.spawn(async move {
@@ -274,7 +299,7 @@ impl Runtime {
             by.require(KeyScope::Admin)?;
         }
         let running = self.inner.running();
-        let running = running.get(session);
+        let running = running.get(session).filter(|running| running.doing == Doing::Turn);
         running.inspect(|running| running.cancel.cancel());
         Ok(running.is_some())
     }
@@ -287,12 +312,17 @@ impl Runtime {
         settings: &SessionSettings,
     ) -> Result<(), Error> {
         by.require(KeyScope::Admin)?;
-        if self.inner.running().contains_key(session) {
-            let problem = format!(
-                "a turn is running in the session {session}; wait for it, or cancel it first"
-            );
-            return Err(Conflict::new(Clean::already(problem)).into());
+        if let Some(running) = self.inner.running().get(session) {
+            return Err(running.doing.conflict(session));
         }
+        // What is kept is where it really is, so that it can be told when that is another place.
+        let real = |root: &PathBuf| {
+            std::fs::canonicalize(root).map_err(|error| {
+                invalid(format!("the folder {} cannot be used: {error}", root.display()))
+            })
+        };
+        let root = settings.root.as_ref().map(real).transpose()?;
+        let settings = &SessionSettings { root, ..settings.clone() };
         if let Some(budget) = &settings.budget {
             budget
                 .check()
@@ -318,7 +348,7 @@ impl Runtime {
     }
 
     fn summary(&self, session: &SessionName) -> SessionSummary {
-        let running = self.inner.running().contains_key(session);
+        let running = self.inner.runs_turn(session);
         SessionSummary { running, ..self.folder(session).summary() }
     }
 
@@ -329,7 +359,7 @@ impl Runtime {
         if !folder.exists() {
             return Err(not_found(session));
         }
-        let running = self.inner.running().contains_key(session);
+        let running = self.inner.runs_turn(session);
         let mut view = folder.view().map_err(unreadable)?;
         if running {
             // It only looks so while a turn is under way.
@@ -403,20 +433,22 @@ impl Inner {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(super) fn runs_turn(&self, session: &SessionName) -> bool {
+        self.running().get(session).is_some_and(|running| running.doing == Doing::Turn)
+    }
+
     pub(super) fn enter(
         self: &Arc<Self>,
         session: &SessionName,
         cancel: &CancellationToken,
+        doing: Doing,
     ) -> Result<Place, Error> {
         let stops = self.stop.child_token();
         let mut running = self.running();
-        if running.contains_key(session) {
-            let problem = format!(
-                "a turn is running in the session {session}; wait for it, or cancel it first"
-            );
-            return Err(Conflict::new(Clean::already(problem)).into());
+        if let Some(running) = running.get(session) {
+            return Err(running.doing.conflict(session));
         }
-        running.insert(session.clone(), Running { cancel: stops.clone() });
+        running.insert(session.clone(), Running { cancel: stops.clone(), doing });
         drop(running);
         // Either of the two stops it.
         let (asked, told) = (cancel.clone(), stops.clone());
@@ -594,8 +626,9 @@ impl Inner {
         if let (Some(wanted), Some(chosen)) = (wanted, &settings.model)
             && *chosen != ModelChoice::Named(wanted.to_owned())
         {
-            let problem =
-                format!("the session {session} has a model of its own; leave `model` out");
+            let problem = format!(
+                "an operator has decided on a model for the session {session}; leave `model` (--model NAME) out, or have another decided on with --model URL"
+            );
             return Err(invalid(problem));
         }
         let name = match (wanted, &settings.model) {

@@ -28,7 +28,7 @@ const SHOWN_TURNS: usize = 10;
 pub(crate) const CUT_OFF: &str = "the last turn was cut off; it is closed when the next one begins";
 /// What is told of a person's note that was cut off.
 pub(crate) const NOTE_CUT_OFF: &str =
-    "the gate stopped while a person's note was written; it counts when the next turn begins";
+    "the gate stopped while a person's note was written; it counts with the next turn or note";
 /// How many files are looked through for the last turn: notes behind it may have filled some.
 const LOOKED_THROUGH: usize = 8;
 
@@ -105,8 +105,17 @@ impl SessionFolder {
 
     /// Makes it.
     pub(crate) fn make(&self) -> io::Result<()> {
+        let traces = self.traces();
+        if traces.folder().is_dir() {
+            return Ok(());
+        }
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(self.traces().folder())
+        builder.recursive(true).mode(0o700).create(traces.folder())?;
+        // So that what is synced in it can be found after a loss of power.
+        for folder in traces.folder().ancestors().take(3) {
+            fs::File::open(folder)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// Is it there?

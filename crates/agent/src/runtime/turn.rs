@@ -292,7 +292,7 @@ impl<'a, W: World> Turn<'a, W> {
     /// Says that something will be found by its words alone.
     pub(crate) fn warn_of(&mut self, embedding: &Embedding) -> Result<(), String> {
         let Some(problem) = &embedding.problem else { return Ok(()) };
-        let problem = format!("memories are found by words alone: {problem}");
+        let problem = format!("some memories are found by their words alone: {problem}");
         self.write(kinds::WARNING, json!({"problem": problem}))
     }
 
@@ -538,7 +538,9 @@ impl<'a, W: World> Turn<'a, W> {
                 let has_said = !answer.kept.segments.is_empty();
                 return Ok(has_said.then_some(answer));
             }
-            if !failed.retryable || attempt == ATTEMPTS {
+            // Who is to come back much later is not waited for.
+            let is_long = failed.retry_after_ms.is_some_and(|ms| ms > LONGEST_PAUSE_MS);
+            if !failed.retryable || is_long || attempt == ATTEMPTS {
                 self.error = Some(TurnError::new(&failed.code, redact_text(&failed.message)));
                 return Ok(None);
             }
@@ -742,6 +744,12 @@ impl<'a, W: World> Turn<'a, W> {
             return Ok(room);
         }
         let used = totals.input_tokens.saturating_add(totals.output_tokens);
+        if used == 0 {
+            let message = format!(
+                "the turn's budget is too small: the first question needs {prompt_tokens} tokens before it is answered"
+            );
+            return Err(TurnError::new("BUDGET_DENIED", message));
+        }
         let message = format!(
             "the turn's budget is used up: {used} tokens and {} so far, and the next question needs {prompt_tokens} tokens before it is answered",
             dollars(totals.usd_micros)

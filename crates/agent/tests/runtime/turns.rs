@@ -554,7 +554,10 @@ async fn that_memories_are_found_by_words_alone_is_told() {
     assert!(play.say("second").await.ok);
     let warnings = play.stage.of_kind(kinds::WARNING);
     let told = |warning: &Value| {
-        warning["problem"].as_str().unwrap().starts_with("memories are found by words alone: ")
+        warning["problem"]
+            .as_str()
+            .unwrap()
+            .starts_with("some memories are found by their words alone: ")
     };
     assert!(warnings.iter().any(told), "{warnings:?}");
     let again = replay_turn(&play.stage.session(), 2).await.unwrap().pop().unwrap();
@@ -581,4 +584,26 @@ async fn a_server_that_writes_more_than_it_was_asked_for_is_left_and_the_turn_sa
     assert!(play.stage.marks().is_empty());
     let again = replay_turn(&play.stage.session(), 1).await.unwrap().pop().unwrap();
     assert!(again.is_same(), "{:?}", again.divergence);
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_takes_no_name() {
+    let play = Play::new(says(&["Here."])).await;
+    let other = play.place.key();
+    assert!(!other.is_empty());
+    assert!(play.stage.ask(TurnRequest::new(" ")).await.is_err());
+    let budget = Budget { rounds: Some(0), ..Budget::default() };
+    assert!(play.stage.ask(TurnRequest { budget, ..TurnRequest::new("x") }).await.is_err());
+    let owner = play.stage.gate.session_owner(name().as_str());
+    assert_eq!(owner, None);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_to_be_asked_tomorrow_is_not_waited_for() {
+    let later = json!({"status": 429, "headers": {"retry-after": "3600"}});
+    let play = Play::new(json!({"replies": [later]})).await;
+    let report = play.say("now").await;
+    assert!(!report.ok);
+    assert_eq!(report.totals.model_calls, 1);
+    assert!(play.stage.of_kind(kinds::LLM_RETRY).is_empty());
 }

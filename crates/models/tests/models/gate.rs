@@ -21,7 +21,7 @@ use tollgate_models::{
 };
 use tollgate_policy::Policy;
 
-use crate::support::{Raw, events, fake, models, openai, until};
+use crate::support::{Raw, events, fake, models, openai, reply, until};
 
 /// A gate with the tools in a folder of its own, and who may call them.
 struct Fixture {
@@ -382,6 +382,19 @@ async fn texts_become_vectors_that_are_near_where_the_words_are() {
     assert_eq!(output.cost_usd_micros, Some(38));
     assert_eq!(fixture.used("llm:spend"), 38);
     assert_eq!(server.requests()[0].body["model"], "words");
+}
+
+#[tokio::test]
+async fn nonsense_of_what_embeddings_used_is_counted_here_instead() {
+    let vectors = json!([{"index": 0, "embedding": [1.0, 0.0]}]);
+    let answer = json!({"data": vectors, "usage": {"prompt_tokens": 50_000_000}}).to_string();
+    let server = Raw::start(reply(200, "Content-Type: application/json\r\n", answer)).await;
+    let config = ModelConfig { embedding_model: Some("words".to_owned()), ..openai(&server.url()) };
+    let fixture = Fixture::wide(config).await;
+    let output = fixture.call("model.embed", json!({"input": ["a few words"]})).await.unwrap();
+    let output: EmbedOutput = serde_json::from_value(output).unwrap();
+    assert!(output.usage_estimated);
+    assert_eq!(output.usage.input_tokens, Tokenizer::Estimate.count("a few words"));
 }
 
 #[tokio::test]

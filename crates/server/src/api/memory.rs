@@ -213,6 +213,11 @@ async fn forget(ask: Ask<Nothing, Nothing>) -> Result<Reply<Forgotten>, Failed> 
     let unknown = || Error::from(NotFound::new("memory", ask.part("id")));
     let id = MemoryId::parse(ask.part("id")).map_err(|_| unknown())?;
     let memory = Arc::clone(ask.app.agents.memory());
+    let found = memory.get(id).map_err(failed)?.ok_or_else(unknown)?;
+    // First the record of it: what is gone could not be told any more.
+    let details = serde_json::json!({"memory": id.to_string(), "turn": found.turn});
+    let (gate, by) = (&ask.app.gate, &ask.principal);
+    gate.record_session_change(by, &found.session, "memory_forgotten", details).await?;
     let done = tokio::task::spawn_blocking(move || memory.take_back(id)).await;
     let done = done.map_err(|_| Internal::new("forgetting ended early")).map_err(Error::from)?;
     let record = done.map_err(failed)?.ok_or_else(unknown)?;

@@ -277,16 +277,32 @@ async fn set(ask: Ask<Nothing, Json<NewSettings>>) -> Result<Reply<SessionSettin
     let session = session(&ask)?;
     let (app, by) = (Arc::clone(&ask.app), ask.principal);
     let new = ask.body.0;
+    let changed = new.changed();
     // What two operators say at once is put together, one after the other.
     let turn = Arc::clone(&app.settings_turn).lock_owned().await;
-    let settings = reading(move || {
-        let mut settings = app.agents.folder(&session).settings().map_err(Internal::new)?;
-        new.apply(&mut settings)?;
-        app.agents.set(&by, &session, &settings)?;
-        drop(turn);
-        Ok(shown(settings, &by))
-    });
-    Ok(Reply::ok(settings.await?))
+    whole(async move {
+        let (agents, who, of) = (app.agents.clone(), by.clone(), session.clone());
+        let settings = reading(move || {
+            let mut settings = agents.folder(&of).settings().map_err(Internal::new)?;
+            new.apply(&mut settings)?;
+            agents.set(&who, &of, &settings)?;
+            drop(turn);
+            Ok(shown(settings, &who))
+        });
+        let settings = settings.await?;
+        let details = json!({"changed": changed});
+        app.gate.record_session_change(&by, session.as_str(), "settings", details).await?;
+        Ok(Reply::ok(settings))
+    })
+    .await
+}
+
+/// Does what was begun to its end, also where whoever asked has gone.
+async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failed>> + Send + 'static,
+) -> Result<T, Failed> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(Error::from(Internal::new("a change ended early")).into()))
 }
 
 async fn note(ask: Ask<Nothing, Json<NewNote>>) -> Result<Reply<NoteReport>, Failed> {
@@ -300,11 +316,34 @@ async fn note(ask: Ask<Nothing, Json<NewNote>>) -> Result<Reply<NoteReport>, Fai
         remove: new.remove,
         set_episode_summary: new.set_episode_summary,
     };
-    let noted = ask.app.agents.note(&ask.principal, &session, note, new.revision).await?;
-    Ok(Reply::ok(noted))
+    let (app, by) = (Arc::clone(&ask.app), ask.principal);
+    whole(async move {
+        let noted = app.agents.note(&by, &session, note, new.revision).await?;
+        if !noted.added.is_empty() || !noted.removed.is_empty() || noted.summary_changed {
+            let details = json!({
+                "revision": noted.revision, "added": noted.added.len(),
+                "removed": noted.removed.len(), "summary": noted.summary_changed,
+            });
+            app.gate.record_session_change(&by, session.as_str(), "note", details).await?;
+        }
+        Ok(Reply::ok(noted))
+    })
+    .await
 }
 
 impl NewSettings {
+    /// What it decides on, in the words of the request.
+    fn changed(&self) -> Vec<&'static str> {
+        let said = [
+            ("root", self.root.is_some()),
+            ("model", self.model.is_some()),
+            ("budget", self.budget.is_some()),
+            ("policy", self.policy.is_some()),
+            ("roles", self.roles.is_some()),
+        ];
+        said.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name).collect()
+    }
+
     fn apply(self, settings: &mut SessionSettings) -> Result<(), Error> {
         if let Some(root) = self.root {
             if root.as_ref().is_some_and(|root| !root.is_absolute()) {

@@ -1,10 +1,9 @@
 //! `tollgate memory search`: what agents remember, by its words; `tollgate memory forget`: a person takes it back.
 
-use std::{fmt::Write, path::Path};
+use std::fmt::Write;
 
 use serde_json::{Value, json};
-use tollgate_contract::{error::NotFound, id::MemoryId, text::for_terminal};
-use tollgate_ledger::Taken;
+use tollgate_contract::text::for_terminal;
 use tollgate_memory::{Found, Memory, Query, block};
 use tollgate_protocol::SessionName;
 
@@ -12,9 +11,10 @@ use crate::{
     cli::{MemoryForgetArgs, MemorySearchArgs},
     client::{Client, in_path, wait},
     exit::Exit,
+    local::LocalGate,
     output::{Failure, Output, note},
     part::Part,
-    place::agents_in,
+    place::{GateArgs, agents_in},
     table,
 };
 
@@ -73,12 +73,9 @@ fn listed(found: &[Found]) -> String {
 const SHOWN: usize = 80;
 
 pub(crate) fn forget(args: &MemoryForgetArgs, output: &Output) -> Result<Exit, Failure> {
+    let (client, _gate) = reach(&args.gate)?;
     let mut forgotten = Vec::new();
-    let done = match Client::running(&args.gate)? {
-        Some(client) => wait(ask_for_each(&client, &args.ids, &mut forgotten)),
-        None => take_each_back(&args.gate.data.folder()?, &args.ids, &mut forgotten),
-    };
-    if let Err(failure) = done {
+    if let Err(failure) = wait(ask_for_each(&client, &args.ids, &mut forgotten)) {
         // The error does not hold for those before it.
         if !forgotten.is_empty() {
             note(gone(&forgotten).trim_end());
@@ -88,6 +85,22 @@ pub(crate) fn forget(args: &MemoryForgetArgs, output: &Output) -> Result<Exit, F
     Ok(output.success(&json!({"forgotten": forgotten}), || gone(&forgotten)))
 }
 
+/// The gate that runs, or one of this command's own: what is forgotten is on the record.
+fn reach(gate: &GateArgs) -> Result<(Client, Option<LocalGate>), Failure> {
+    if let Some(client) = Client::running(gate)? {
+        return Ok((client, None));
+    }
+    let data = gate.data.folder()?;
+    // Where there is none, none is made.
+    let (_, file) = agents_in(&data);
+    drop(Memory::open_to_read(&file).map_err(|error| Failure::bad_input(error.to_string()))?);
+    let local = LocalGate::unless_running(&data, None)?;
+    let mut gate = gate.clone();
+    gate.data.data = Some(data);
+    let key = gate.key()?;
+    Ok((Client::new(&gate, key)?, local))
+}
+
 async fn ask_for_each(
     client: &Client,
     ids: &[String],
@@ -95,26 +108,6 @@ async fn ask_for_each(
 ) -> Result<(), Failure> {
     for id in ids {
         forgotten.push(client.delete(&format!("/v1/memory/{}", in_path(id))).await?);
-    }
-    Ok(())
-}
-
-/// Forgets in the data folder itself, which no gate may take meanwhile.
-fn take_each_back(data: &Path, ids: &[String], forgotten: &mut Vec<Value>) -> Result<(), Failure> {
-    let refused = |error: tollgate_memory::MemoryError| Failure::bad_input(error.to_string());
-    let (_, file) = agents_in(data);
-    // Where there is none, none is made.
-    drop(Memory::open_to_read(&file).map_err(refused)?);
-    let _taken = Taken::take(data).map_err(|error| Failure::ledger(&error))?;
-    let memory = Memory::open(&file).map_err(refused)?;
-    for id in ids {
-        let unknown = || Failure::new(NotFound::new("memory", id.as_str()));
-        let parsed = MemoryId::parse(id).map_err(|_| unknown())?;
-        let record = memory.take_back(parsed).map_err(refused)?.ok_or_else(unknown)?;
-        forgotten.push(json!({
-            "id": record.id.to_string(), "session": record.session, "turn": record.turn,
-            "at": tollgate_gate::rfc3339(record.at_ms), "excerpt": record.beginning(),
-        }));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tollgate_contract::{ErrorCode, error::ErrorObject};
+use tollgate_contract::{ErrorCode, error::ErrorObject, text::for_terminal};
 use tollgate_protocol::SessionName;
 
 use super::{
@@ -61,7 +61,13 @@ pub(crate) fn repl(args: &AgentReplArgs, output: &Output) -> Result<Exit, Failur
             let line = match talk.line(is_person).await {
                 Typed::Line(line) => line,
                 Typed::Nothing => return Ok(if is_person { Exit::Ok } else { last }),
-                Typed::Interrupt => return Ok(Exit::Interrupted),
+                Typed::Interrupt => {
+                    if is_person {
+                        // Whatever comes next begins on a line of its own.
+                        note("");
+                    }
+                    return Ok(Exit::Interrupted);
+                }
             };
             match line.trim() {
                 "" => {}
@@ -106,6 +112,16 @@ struct Talk {
     screen: Screen,
     lines: Lines,
     interrupts: Interrupts,
+    /// What another command must be told so that it finds the same gate.
+    to_gate: String,
+}
+
+/// What a person is asked.
+#[derive(Clone)]
+struct Asked {
+    id: String,
+    /// Is something of it not shown?
+    hides: bool,
 }
 
 impl Talk {
@@ -116,7 +132,13 @@ impl Talk {
         let station = Station::reach(&args.gate, args.root.as_deref()).await?;
         station.set(&session, &settings).await?;
         let screen = Screen::new(mode, args.show_reasoning);
-        Ok(Self { station, session, request, screen, lines: Lines::default(), interrupts })
+        let to_gate = match (&args.gate.url, &args.gate.data.data) {
+            (Some(url), _) => format!(" --url {}", for_terminal(url)),
+            (None, Some(data)) => format!(" --data {}", for_terminal(&data.to_string_lossy())),
+            (None, None) => String::new(),
+        };
+        let lines = Lines::default();
+        Ok(Self { station, session, request, screen, lines, interrupts, to_gate })
     }
 
     fn path(&self, what: &str) -> String {
@@ -156,7 +178,7 @@ impl Talk {
             () = self.interrupts.next() => return Ok(Ended::Left { at_once: false }),
         };
         let mut moves = tokio::time::interval(MOVES);
-        let (mut stops, mut asked) = (false, None::<String>);
+        let (mut stops, mut asked) = (false, None::<Asked>);
         loop {
             tokio::select! {
                 event = events.next() => {
@@ -194,7 +216,7 @@ impl Talk {
     async fn heard(
         &mut self,
         event: Option<(String, Value)>,
-        asked: &mut Option<String>,
+        asked: &mut Option<Asked>,
         events: &EventStream,
     ) -> Result<Option<Ended>, Failure> {
         let Some((name, data)) = event else {
@@ -227,7 +249,7 @@ impl Talk {
     }
 
     /// A call waits for a person: the one who sits here, if there is one who may answer.
-    async fn waits(&mut self, id: &str, asked: &mut Option<String>) {
+    async fn waits(&mut self, id: &str, asked: &mut Option<Asked>) {
         let sits_here = self.screen.mode() == Mode::People
             && io::stdin().is_terminal()
             && io::stderr().is_terminal();
@@ -236,25 +258,30 @@ impl Talk {
             Some(admin) if sits_here => admin.get(&path).await.ok(),
             _ => None,
         };
-        let Some(item) = item else { return self.screen.waits_for_person(id) };
+        let Some(item) = item else { return self.screen.waits_for_person(id, &self.to_gate) };
         self.lines.forget();
         let shown = approve::shown(&item);
-        self.screen.ask(&format!("\nThe agent wants to do this:\n{}", shown.trim_end()));
-        *asked = Some(id.to_owned());
+        let hides = *item.part("inputHidden") == true;
+        self.screen.ask(&format!("\nThe agent wants to do this:\n{}", shown.trim_end()), hides);
+        *asked = Some(Asked { id: id.to_owned(), hides });
     }
 
     /// Somebody typed while a question stood.
-    async fn answer(&mut self, asked: &mut Option<String>, line: Option<String>) {
-        let (Some(id), Some(admin)) = (asked.clone(), &self.station.admin) else { return };
+    async fn answer(&mut self, asked: &mut Option<Asked>, line: Option<String>) {
+        let (Some(Asked { id, hides }), Some(admin)) = (asked.clone(), &self.station.admin) else {
+            return;
+        };
         let approves = match line.as_deref().map(str::trim) {
-            Some("y" | "yes") => true,
+            // What nobody sees is not allowed by a slip of the finger.
+            Some("yes") => true,
+            Some("y") if !hides => true,
             Some("n" | "no") => false,
-            Some(_) => return self.screen.ask_again(),
+            Some(_) => return self.screen.ask_again(hides),
             None => {
                 // Nobody types any more.
                 *asked = None;
                 self.screen.asked();
-                return self.screen.waits_for_person(&id);
+                return self.screen.waits_for_person(&id, &self.to_gate);
             }
         };
         let answered = approve::answer(admin, &id, approves).await;

@@ -324,30 +324,36 @@ impl Screen {
     }
 
     /// A call waits for a person who is not asked here.
-    pub(super) fn waits_for_person(&mut self, id: &str) {
+    pub(super) fn waits_for_person(&mut self, id: &str, to_gate: &str) {
         let what = self.doing.clone();
         if self.mode != Mode::Lines {
             let id = line(id, 60);
             self.above(|| {
-                note(&format!("… waits for a person: {what}\n  to answer: tollgate approve {id}"));
+                note(&format!(
+                    "… waits for a person: {what}\n  to answer: tollgate approve {id}{to_gate}"
+                ));
             });
         }
         self.does(&format!("waits for a person: {what}"));
     }
 
     /// A person is asked here: the line that moves stands still.
-    pub(super) fn ask(&mut self, text: &str) {
+    pub(super) fn ask(&mut self, text: &str, hides: bool) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         self.is_asking = true;
         note(text);
-        prompt("allow? [y]es / [n]o › ");
+        self.ask_again(hides);
     }
 
     /// The answer was neither yes nor no.
-    pub(super) fn ask_again(&self) {
-        prompt("allow? [y]es / [n]o › ");
+    pub(super) fn ask_again(&self, hides: bool) {
+        prompt(if hides {
+            "allow it unseen? type `yes` in full / [n]o › "
+        } else {
+            "allow? [y]es / [n]o › "
+        });
     }
 
     /// Nobody is asked any more.
@@ -393,6 +399,8 @@ impl Screen {
         };
         if let Some(why) = why {
             note(&format!("{} {why}", self.paint("31", "✗")));
+        } else if report.word("text").trim().is_empty() {
+            note("(the model said nothing)");
         }
         let turn = report.part("turn").as_u64().unwrap_or(0);
         let took = lasted(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX));

@@ -104,9 +104,6 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
         checkpoint.ok_or_else(|| format!("{name} does not begin with the session as it was"))?;
     let mut tools: Vec<ToolText> = Vec::new();
     let mut replayed = Vec::new();
-    let begins = |event: &Event| {
-        [kinds::TURN_START, kinds::TOOLS, kinds::PERSON_NOTE].contains(&event.kind.as_str())
-    };
     for part in events.chunk_by(|_, next| !begins(next)) {
         match part.first().map(|event| event.kind.as_str()) {
             Some(kinds::TOOLS) => {
@@ -140,6 +137,34 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
         }
     }
     Ok(replayed)
+}
+
+/// The checkpoint that the last file of a trace leads to, if all of it comes again as it was.
+pub(crate) async fn rebuilt(folder: &SessionFolder) -> Option<Checkpoint> {
+    let traces = folder.traces();
+    let events = traces.read(*traces.numbers().ok()?.last()?).ok()?;
+    let head = events.first().filter(|event| event.kind == kinds::SESSION)?;
+    let mut checkpoint = Checkpoint::deserialize(head.part("checkpoint")).ok()?;
+    let mut tools: Vec<ToolText> = Vec::new();
+    for part in events.chunk_by(|_, next| !begins(next)) {
+        let first = part.first()?;
+        let is_saved = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
+        match first.kind.as_str() {
+            kinds::TOOLS => tools = Vec::deserialize(first.part("tools")).ok()?,
+            kinds::TURN_START if is_saved => {
+                let one = again(part, &checkpoint, &tools).await.ok()?;
+                checkpoint = Some(one).filter(Replayed::is_same)?.checkpoint;
+            }
+            kinds::PERSON_NOTE if is_saved => checkpoint = noted(first, &checkpoint)?,
+            _ => {}
+        }
+    }
+    Some(checkpoint)
+}
+
+/// Does something begin here that a replay takes as a whole?
+fn begins(event: &Event) -> bool {
+    [kinds::TURN_START, kinds::TOOLS, kinds::PERSON_NOTE].contains(&event.kind.as_str())
 }
 
 /// Kinds that tell how something came in or was kept, not what was done.

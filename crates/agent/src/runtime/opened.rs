@@ -12,7 +12,7 @@ use tollgate_contract::{
 use tollgate_protocol::Checkpoint;
 
 use super::{
-    again::sha256,
+    again::{rebuilt, sha256},
     checkpoint_file::SaveError,
     hand::noted,
     journal::{Event, Sink, kinds, seconds},
@@ -68,6 +68,7 @@ pub(super) fn open(
     };
     let is_new = writer.is_empty();
     let mut opened = Opened { checkpoint, settings, writer, is_new, tail: Vec::new(), warnings };
+    opened.make_again(folder, &events)?;
     if let Some(step) = last_step(&events) {
         opened.close(folder, step, now)?;
         // A replay goes from one event to the next: where they do not lead to the checkpoint, a new head does.
@@ -84,6 +85,26 @@ impl Opened {
     fn is_result_of(&self, step: &[Event]) -> bool {
         let from = step.first().and_then(|start| start.number("revision"));
         from.is_some_and(|from| self.checkpoint.revision == from.saturating_add(1))
+    }
+
+    /// Makes a checkpoint again that the trace says was saved, and that is gone or cannot be read: the trace tells all of it.
+    fn make_again(&mut self, folder: &SessionFolder, events: &[Event]) -> Result<(), Error> {
+        let saved = events.iter().rfind(|event| event.kind == kinds::CHECKPOINT);
+        let saved = saved.and_then(|event| event.number("revision")).unwrap_or(0);
+        let expected = self.checkpoint.revision;
+        // An older one that is sound was brought back by somebody, who will have wanted it.
+        if saved <= expected || matches!(folder.checkpoint().load(), Ok(Some((_, None)))) {
+            return Ok(());
+        }
+        // What is run again waits for nothing.
+        let again = tokio::runtime::Handle::current().block_on(rebuilt(folder));
+        if let Some(again) = again.filter(|again| again.revision == saved) {
+            folder.checkpoint().save(&again, expected).map_err(unreadable)?;
+            self.checkpoint = again;
+            let told = format!("the checkpoint of revision {saved} was made again from the trace");
+            self.warnings.push(told);
+        }
+        Ok(())
     }
 
     /// Sees to it that the last turn or note is in the checkpoint, and the trace says so.
@@ -132,8 +153,9 @@ impl Opened {
             self.warnings.push(problem.to_owned());
             return Ok(());
         };
-        if turn.first().and_then(|start| start.number("revision")) != Some(self.checkpoint.revision)
-        {
+        let from = turn.first().and_then(|start| start.number("revision"));
+        let is_lost = from != Some(self.checkpoint.revision);
+        if is_lost {
             self.warnings.push(format!(
                 "the checkpoint that turn {} went on from is gone: of what came before it, nothing is left but revision {}",
                 mended.turn, self.checkpoint.revision
@@ -147,6 +169,9 @@ impl Opened {
         self.checkpoint = mended.checkpoint;
         self.tell_saved(now).map_err(unwritable)?;
         self.warnings.push(match mended.unknown.as_slice() {
+            [] if is_lost => {
+                format!("turn {} is kept as far as its trace tells of it", mended.turn)
+            }
             [] => format!("turn {} was cut off; what it had come to is kept", mended.turn),
             calls => format!(
                 "turn {} was cut off while {} ran, and nobody knows whether it took effect; look before it is called again",

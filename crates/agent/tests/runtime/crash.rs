@@ -185,7 +185,7 @@ async fn a_turn_that_was_saved_but_whose_trace_lacks_the_last_line_is_no_crash()
 }
 
 #[tokio::test]
-async fn a_damaged_checkpoint_is_told_and_the_turn_is_mended_from_the_trace() {
+async fn a_damaged_checkpoint_is_told_and_made_again_from_the_trace() {
     let model = model(&script()).await;
     let place = prepared(&model.url()).await;
     let stage = place.open(&model.url(), &Setting::new(Value::Null)).await;
@@ -195,7 +195,7 @@ async fn a_damaged_checkpoint_is_told_and_the_turn_is_mended_from_the_trace() {
     std::fs::write(&file, "{\"half").unwrap();
     let report = stage.say("go on").await;
     assert!(report.warnings[0].contains("the copy of revision 1 is used"), "{:?}", report.warnings);
-    assert!(report.warnings[1].contains("turn 2 was cut off"), "{:?}", report.warnings);
+    assert!(report.warnings[1].contains("revision 2 was made again"), "{:?}", report.warnings);
     let said = stage.checkpoint().recent_messages;
     assert_eq!(said.iter().filter(|one| one.content == "go on").count(), 2);
     // The turn was done, so its answer is there and nothing says that it is missing.

@@ -438,7 +438,7 @@ async fn a_damaged_checkpoint_is_mended_from_a_note() {
     let stage = left.reopen().await;
     let report = stage.say("go on").await;
     assert!(report.warnings[0].contains("the copy of revision 1 is used"), "{:?}", report.warnings);
-    assert!(report.warnings[1].contains("a person's note"), "{:?}", report.warnings);
+    assert!(report.warnings[1].contains("revision 2 was made again"), "{:?}", report.warnings);
     assert_eq!(stage.checkpoint().state.constraints, ["never touch docs/"]);
     assert_eq!(all_replay(&stage).await, 2);
 }

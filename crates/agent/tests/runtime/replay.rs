@@ -9,7 +9,7 @@ use tollgate_agent::runtime::{
 
 use tollgate_contract::id::ApprovalId;
 
-use crate::stage::{Play, Setting, call, calls, name, notes};
+use crate::stage::{Play, Setting, call, calls, name, notes, says};
 
 const SECRET: &str = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH";
 
@@ -136,4 +136,48 @@ async fn a_trace_that_was_changed_is_told() {
     let came = turn.divergence.unwrap().came.unwrap();
     assert!(came.data.to_string().contains("REPLAY_MISS"), "{came:?}");
     assert!(replay_turn(&folder, 9).await.unwrap_err().contains("no turn 9"));
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_is_gone_is_made_again_from_the_trace() {
+    let noting = |n: usize| format!("{n}.{}", notes(&json!({"add_decisions": [format!("d{n}")]})));
+    let replies: Vec<String> = (1..=5).map(noting).collect();
+    let replies: Vec<&str> = replies.iter().map(String::as_str).collect();
+    let play = Play::new(says(&replies)).await;
+    for text in ["one", "two", "three"] {
+        play.say(text).await;
+    }
+    let folder = play.place.path().join("sessions/notes");
+    let (current, before) = (folder.join("checkpoint.json"), folder.join("checkpoint.prev.json"));
+    let kept = std::fs::read(&current).unwrap();
+    // Both are gone, the last one is gone, the last one is damaged: each time another process finds it so.
+    let losses: [&dyn Fn(); 3] = [
+        &|| {
+            std::fs::remove_file(&current).unwrap();
+            std::fs::remove_file(&before).unwrap();
+        },
+        &|| std::fs::remove_file(&current).unwrap(),
+        &|| std::fs::write(&current, "{").unwrap(),
+    ];
+    let Play { stage, model, place } = play;
+    drop(stage);
+    for (at, lose) in losses.iter().enumerate() {
+        let turn = at + 4;
+        lose();
+        let setting = Setting::new(json!({"replies": []}));
+        let stage = place.open(&model.url(), &setting).await;
+        let report = stage.say("and?").await;
+        let told = format!("the checkpoint of revision {} was made again from the trace", turn - 1);
+        assert!(report.warnings.contains(&told), "{:?}", report.warnings);
+        assert!(!report.warnings.iter().any(|warning| warning.contains("cut off")));
+        let state = stage.checkpoint().state;
+        assert_eq!(state.decisions.len(), turn.min(5), "{state:?}");
+        for turn in 1..=turn as u64 {
+            let again = replay_turn(&stage.session(), turn).await.unwrap().pop().unwrap();
+            assert!(again.is_same(), "turn {turn}: {:?}", again.divergence);
+        }
+        stage.runtime.drain().await;
+        drop(stage);
+    }
+    assert!(!kept.is_empty());
 }

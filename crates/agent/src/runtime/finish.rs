@@ -16,10 +16,11 @@ use super::{
 /// What a model is told that is to sum up what leaves the history.
 const CONDENSE: &str = "You keep the memory of an agent. Sum up what follows, together with the summary so far, in at most 200 words: what was asked, done, decided and found out, with names and numbers. Write only the summary.";
 
-/// How much of what leaves is shown to it at most, in bytes; and how much of that for each token that it has room for, in
-/// halves: a byte and a half are half a token, in the longest scripts.
+/// How much of what leaves is shown to it at most, in bytes.
 const SHOWN: usize = 24 * 1024;
-const SHOWN_PER_TOKEN: usize = 3;
+/// How much of that for every two tokens that it has room for: half of the room, where a token has three bytes, and less
+/// where it has more.
+const SHOWN_PER_TWO_TOKENS: usize = 3;
 
 /// A turn whose talking is over.
 pub(crate) struct Finish<'a, W: World> {
@@ -151,7 +152,7 @@ impl<'a, W: World> Finish<'a, W> {
             return Ok("there is nothing to fold".to_owned());
         }
         let room = usize::try_from(self.turn.setup.model.room()).unwrap_or(usize::MAX);
-        let most = SHOWN.min(room.saturating_mul(SHOWN_PER_TOKEN) / 2);
+        let most = SHOWN.min(room.saturating_mul(SHOWN_PER_TWO_TOKENS) / 2);
         let text = bounded(&folded.exchanges.join("\n\n"), most);
         let before = bounded(&self.next.state.episode_summary, most / 2);
         let question = format!("Summary so far:\n{before}\n\nWhat follows:\n{text}");

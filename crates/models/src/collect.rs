@@ -21,6 +21,8 @@ const LARGEST_TEXT: usize = 16 * 1024 * 1024;
 pub struct Collector {
     response: ChatResponse,
     finish: Option<Finish>,
+    /// How many bytes came and were left out.
+    dropped: usize,
 }
 
 impl Collector {
@@ -70,9 +72,15 @@ impl Collector {
         self.response.content.len() + self.response.reasoning.len() + calls.sum::<usize>()
     }
 
-    /// The answer ends here, whatever else would have come.
-    pub(crate) fn cut(&mut self) {
+    /// The answer ends here, whatever else would have come. So many bytes had come already, and are left out.
+    pub(crate) fn cut(&mut self, dropped: usize) {
         self.finish = Some(Finish::Length);
+        self.dropped = dropped;
+    }
+
+    /// How many bytes came and were left out.
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped
     }
 
     /// The answer as far as it has come.

@@ -254,8 +254,11 @@ async fn chat(
     };
     let (mut collector, most) = (Collector::default(), u64::from(request.max_tokens));
     let ended = stream(&model, request, context, &mut collector).await;
-    let (usage, usage_estimated) =
+    let (mut usage, usage_estimated) =
         used(&model, (prompt, most), collector.so_far(), ended.as_ref().err());
+    // What is left out was written all the same.
+    let dropped = u64::try_from(collector.dropped() / 4).unwrap_or(u64::MAX);
+    usage.output_tokens = usage.output_tokens.saturating_add(dropped);
     let cost_usd_micros = report(&model, &usage, context);
     if let Err(error) = ended {
         return Err(failed(&error, context));
@@ -329,7 +332,7 @@ async fn stream(
     let most = most.saturating_mul(BYTES_PER_TOKEN).saturating_add(SLACK);
     let mut deltas = model.backend().stream_chat(request, context.cancelled().clone());
     while let Some(delta) = deltas.next().await {
-        let delta = delta?;
+        let (delta, dropped) = within(delta?, most.saturating_sub(collector.bytes()));
         collector.push(&delta)?;
         match delta {
             Delta::Headers(headers) => heard(context, &headers),
@@ -346,13 +349,34 @@ async fn stream(
             }
             Delta::Model(_) | Delta::Usage(_) | Delta::Finish(_) => {}
         }
-        if collector.bytes() > most {
+        if dropped > 0 || collector.bytes() > most {
             // The server does not keep to what it was asked for, and what it writes is paid for.
-            collector.cut();
+            collector.cut(dropped);
             return Ok(());
         }
     }
     Ok(())
+}
+
+/// As much of a piece of text as there is room for, and how many bytes are left out.
+fn within(delta: Delta, room: usize) -> (Delta, usize) {
+    let cut = |mut text: String| {
+        let whole = text.len();
+        text.truncate(text.floor_char_boundary(room));
+        let dropped = whole - text.len();
+        (text, dropped)
+    };
+    match delta {
+        Delta::Text(text) if text.len() > room => {
+            let (text, dropped) = cut(text);
+            (Delta::Text(text), dropped)
+        }
+        Delta::Reasoning(text) if text.len() > room => {
+            let (text, dropped) = cut(text);
+            (Delta::Reasoning(text), dropped)
+        }
+        delta => (delta, 0),
+    }
 }
 
 fn heard(context: &Context, headers: &[(String, String)]) {

@@ -262,7 +262,7 @@ fn state_text(state: &State, share: Share) -> (String, usize) {
 /// A prompt that does not fit into the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the prompt needs {needed} tokens without any history, {system} of them for instructions, tools and state, and the model has room for {room}; say less at once, use a model with a larger context, or fewer tools"
+    "the prompt needs {needed} tokens without any history, {system} of them for instructions, tools and state, and the model has room for {room}; use a model with a larger context or fewer tools, or say less at once"
 )]
 pub struct PromptError {
     needed: u64,
@@ -299,8 +299,11 @@ pub struct History {
 /// What is left of a tool result that is only mentioned.
 const SEEN: &str = "{\"note\":\"this result was shown before and is cut short\"}";
 
-/// How much of a message goes along, where not all of it fits, in bytes.
-const SHORTER: [usize; 8] = [16 * 1024, 8 * 1024, 4 * 1024, 2 * 1024, 1024, 512, 256, 128];
+/// How much of a message goes along, where not all of it fits, in bytes. One stands for no more than that it is there.
+const SHORTER: [usize; 10] = [16 * 1024, 8 * 1024, 4 * 1024, 2 * 1024, 1024, 512, 256, 128, 64, 1];
+
+/// So much of a message is still of use.
+const PLENTY: usize = 1024;
 
 /// What it costs to say that rounds were left out, at most, in tokens.
 const LEFT_OUT: u64 = 200;
@@ -311,7 +314,7 @@ impl History {
     /// only so many bytes go along.
     ///
     /// Where the turn alone is too long, results that the model has seen go first, then the new ones are shortened alike,
-    /// then whole rounds go, the oldest first, and at last the model's own words are shortened.
+    /// then whole rounds go, the oldest first, then the model's own words are shortened, and at last both, down to nothing.
     pub fn fit(
         system: u64,
         history: &[Weighed],
@@ -337,15 +340,17 @@ impl History {
             }
             fit.cut += 1;
         }
-        for bytes in SHORTER {
+        let shorten = |tokens: &mut Vec<u64>, place: usize, bytes: usize| {
+            if let Some(tokens) = tokens.get_mut(place) {
+                *tokens = short(place, bytes).min(*tokens);
+            }
+        };
+        let news: Vec<usize> = (seen..turn.len()).filter(is_result).collect();
+        for bytes in SHORTER.into_iter().filter(|bytes| *bytes >= PLENTY) {
             if needed(&tokens, &fit) <= room {
                 break;
             }
-            for place in (seen..turn.len()).filter(is_result) {
-                if let Some(tokens) = tokens.get_mut(place) {
-                    *tokens = short(place, bytes).min(*tokens);
-                }
-            }
+            news.iter().for_each(|place| shorten(&mut tokens, *place, bytes));
             fit.result_bytes = Some(bytes);
         }
         while needed(&tokens, &fit) > room && fit.left + 1 < seen {
@@ -357,14 +362,19 @@ impl History {
             }
             fit.left = until - 1;
         }
-        for bytes in SHORTER {
+        // The model's own words first, as long as they are many; then both.
+        let fewer = SHORTER.into_iter().filter(|bytes| *bytes < PLENTY);
+        let own = SHORTER.into_iter().filter(|bytes| *bytes >= PLENTY).map(|bytes| (bytes, false));
+        for (bytes, also_results) in own.chain(fewer.map(|bytes| (bytes, true))) {
             if needed(&tokens, &fit) <= room || seen == 0 {
                 break;
             }
-            if let Some(tokens) = tokens.get_mut(seen) {
-                *tokens = short(seen, bytes).min(*tokens);
-            }
+            shorten(&mut tokens, seen, bytes);
             fit.answer_bytes = Some(bytes);
+            if also_results {
+                news.iter().for_each(|place| shorten(&mut tokens, *place, bytes));
+                fit.result_bytes = Some(bytes);
+            }
         }
         let mut needed = needed(&tokens, &fit);
         if needed > room {

@@ -133,7 +133,6 @@ fn results_that_were_seen_go_first_then_new_ones_are_shortened_then_rounds_go() 
     assert_eq!(fit(81_000).unwrap(), of(2, None, 0));
     assert_eq!(fit(80_000).unwrap(), of(2, Some(16 * 1024), 0));
     assert_eq!(fit(3_000).unwrap(), of(2, Some(1024), 0));
-    assert_eq!(fit(400).unwrap(), of(2, Some(128), 0));
     // What is left: the question, what was left out, and the last answer with what came of it.
     let small: Vec<Weighed> = turn
         .iter()
@@ -145,7 +144,7 @@ fn results_that_were_seen_go_first_then_new_ones_are_shortened_then_rounds_go() 
     assert_eq!(left(4_000), Ok((2, None, 3_230)));
     assert_eq!(left(3_000), Ok((4, None, 2_220)));
     assert_eq!(left(2_219), Ok((4, Some(512), 1_742)));
-    assert_eq!(left(1_000).unwrap_err(), PromptError { needed: 1_358, system: 0, room: 1_000 });
+    assert_eq!(left(1_000).unwrap_err(), PromptError { needed: 1_231, system: 0, room: 1_000 });
 }
 
 #[test]
@@ -189,9 +188,11 @@ fn the_models_own_words_are_shortened_last() {
     let bytes = |fit: History| (fit.result_bytes, fit.answer_bytes);
     assert_eq!(bytes(fit(80_010).unwrap()), (None, None));
     assert_eq!(bytes(fit(41_100).unwrap()), (Some(1024), None));
-    assert_eq!(bytes(fit(40_000).unwrap()), (Some(128), Some(16 * 1024)));
-    assert_eq!(bytes(fit(10 + 2 * 138).unwrap()), (Some(128), Some(128)));
-    assert!(fit(10 + 2 * 138 - 1).is_err());
+    assert_eq!(bytes(fit(41_000).unwrap()), (Some(1024), Some(16 * 1024)));
+    assert_eq!(bytes(fit(2_100).unwrap()), (Some(1024), Some(1024)));
+    assert_eq!(bytes(fit(2_000).unwrap()), (Some(512), Some(512)));
+    assert_eq!(bytes(fit(10 + 2 * 11).unwrap()), (Some(1), Some(1)));
+    assert!(fit(10 + 2 * 11 - 1).is_err());
 }
 
 proptest! {

@@ -4,11 +4,13 @@
 //! The list is only ever added to: a folder that an agent has left holds what it wrote there all the same.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Once,
+    thread,
+    time::{Duration, Instant},
 };
 
 use tollgate_contract::Quoted;
@@ -28,6 +30,13 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// The folder of a data folder in which sessions work that have no other.
 const WORKSPACE: &str = "workspace";
 
+/// How long somebody else may take to add to the list, and how often it is looked whether he has.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Opening does not wait.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+
 /// What shows that a folder is a gate's data folder.
 const SIGN: &str = "gate.secret";
 
@@ -36,16 +45,49 @@ fn list() -> Option<PathBuf> {
     Some(of_user()?.with_file_name("tollgate.folders"))
 }
 
-/// Puts a folder on the list. Without a home there is none, and nothing to be on it.
+/// Puts a folder on the list. One that holds the list, or the data of whoever types, is refused: an agent there could
+/// change both.
 pub(crate) fn remember(folder: &Path) -> Result<(), String> {
-    let Some(list) = list() else { return Ok(()) };
+    let Some(list) = list() else {
+        return Err(format!(
+            "{} cannot be kept on the list of agents' folders: there is no home; let XDG_DATA_HOME name a folder",
+            folder.display()
+        ));
+    };
+    if let Some(held) = held(&list, folder) {
+        return Err(format!(
+            "the folder {} holds {}, where your own data and the list of agents' folders are; name another folder",
+            folder.display(),
+            held.display()
+        ));
+    }
     add(&list, folder).map_err(|error| {
         format!(
-            "{} cannot be kept on the list of agents' folders {}: {error}; let XDG_DATA_HOME name a folder that can be written",
+            "{} cannot be kept on the list of agents' folders {}: {error}; mend that file, or let XDG_DATA_HOME name another folder",
             folder.display(),
             list.display()
         )
     })
+}
+
+/// What of the user's own an agent in this folder would reach: the list, the data folder, or something in that. The folders
+/// of sessions there are not meant.
+fn held(list: &Path, folder: &Path) -> Option<PathBuf> {
+    let folder = fs::canonicalize(folder).ok()?;
+    let home = real(list.parent()?);
+    let own = home.join(list.file_stem()?);
+    let sessions = own.join(WORKSPACE);
+    let is_inside = folder.starts_with(&own) && !folder.starts_with(&sessions);
+    (home.starts_with(&folder) || is_inside).then_some(if is_inside { own } else { home })
+}
+
+/// A path without links, as far as there is something.
+fn real(path: &Path) -> PathBuf {
+    match (fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Ok(real), _, _) => real,
+        (Err(_), Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 fn add(list: &Path, folder: &Path) -> io::Result<()> {
@@ -60,8 +102,14 @@ fn add(list: &Path, folder: &Path) -> io::Result<()> {
     let mut private = OpenOptions::new();
     private.create(true).truncate(false).write(true).mode(0o600);
     let lock = private.open(list.with_extension("folders.lock"))?;
-    // Held until the end: two that add stand in line.
-    lock.lock()?;
+    // Held until the end: two that add stand in line, but not for long.
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = lock.try_lock() {
+        if Instant::now() > end || !matches!(error, fs::TryLockError::WouldBlock) {
+            return Err(io::Error::other("its lock is held by another process"));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
     let mut all = read(list)?;
     if all.len() >= MANY {
         all.retain(|path| path.exists());
@@ -81,8 +129,11 @@ fn add(list: &Path, folder: &Path) -> io::Result<()> {
 }
 
 fn read(list: &Path) -> io::Result<Vec<PathBuf>> {
-    let file = match File::open(list) {
-        Ok(file) => file,
+    // A pipe in its place keeps nobody waiting.
+    let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(list);
+    let file = match opened {
+        Ok(file) if file.metadata()?.is_file() => file,
+        Ok(_) => return Err(io::Error::other("it is no file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -101,12 +152,16 @@ pub(crate) fn here() -> Option<String> {
     if let Some(path) = here.ancestors().find(of_sessions) {
         return Some(format!("agents work in {}", Quoted::new(&path.to_string_lossy())));
     }
-    match read(&list()?) {
+    let list = list()?;
+    match read(&list) {
         Ok(all) => {
             let root = all.iter().find(|root| here.starts_with(root))?;
             Some(format!("an agent works in {}, or has", Quoted::new(&root.to_string_lossy())))
         }
-        Err(error) => Some(format!("it cannot be told where agents work ({error})")),
+        Err(error) => Some(format!(
+            "it cannot be told where agents work, since {} cannot be read ({error}); mend it",
+            list.display()
+        )),
     }
 }
 

@@ -43,3 +43,33 @@ fn several_at_once_lose_none() {
     wanted.sort();
     assert_eq!(kept, wanted);
 }
+
+#[test]
+fn what_holds_the_list_or_the_data_of_the_user_is_no_agents_folder() {
+    let place = tempfile::tempdir().unwrap();
+    let home = fs::canonicalize(place.path()).unwrap();
+    let list = home.join(".local/share/tollgate.folders");
+    for folder in ["proj", ".local/share/tollgate/workspace/main", ".local/share/tollgate/agent"] {
+        fs::create_dir_all(home.join(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink(&home, home.join("proj/link")).unwrap();
+    for folder in ["", ".local", ".local/share", ".local/share/tollgate", "proj/link"] {
+        assert!(held(&list, &home.join(folder)).is_some(), "{folder}");
+    }
+    assert!(held(&list, &home.join(".local/share/tollgate/agent")).is_some());
+    for folder in ["proj", ".local/share/tollgate/workspace/main"] {
+        assert_eq!(held(&list, &home.join(folder)), None);
+    }
+    // Also where nothing is there yet.
+    let other = home.join("proj/none/at/all/tollgate.folders");
+    assert!(held(&other, &home.join("proj")).is_some());
+}
+
+#[test]
+fn a_pipe_in_the_lists_place_keeps_nobody_waiting() {
+    let place = tempfile::tempdir().unwrap();
+    let list = place.path().join("tollgate.folders");
+    let made = std::process::Command::new("mkfifo").arg(&list).status().unwrap();
+    assert!(made.success());
+    assert_eq!(read(&list).unwrap_err().to_string(), "it is no file");
+}

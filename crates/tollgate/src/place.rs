@@ -29,7 +29,9 @@ pub(crate) fn agents_in(data: &Path) -> (PathBuf, PathBuf) {
 /// The data folder of whoever types, for those who named none and have none in the folder they are in.
 pub(crate) fn of_user() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let shared = named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    // Without HOME the system knows it.
+    let home = || std::env::home_dir().filter(|home| home.is_absolute());
+    let shared = named("XDG_DATA_HOME").or_else(|| Some(home()?.join(".local/share")));
     shared.map(|shared| shared.join("tollgate"))
 }
 

@@ -767,3 +767,22 @@ fn a_turn_that_was_cut_off_is_counted_and_replayed_once_it_is_closed() {
     let late = place.run(&["agent", "replay", "cut", "--turn", "1"]);
     assert_eq!(late.code, 0, "{}{}", late.out, late.err);
 }
+
+#[test]
+fn an_agent_does_not_work_where_the_users_own_data_are() {
+    let place = Place::new();
+    let fake = Fake::saying(&["Hi."]);
+    let home = place.data();
+    let home = home.parent().unwrap();
+    std::fs::create_dir_all(home).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let data = elsewhere.path().join("data");
+    let data = data.to_str().unwrap();
+    let args = ["agent", "run", "Hi", "--data", data, "--model", &fake.url, "--root"];
+    for root in [home, home.parent().unwrap()] {
+        let ran = place.run(&[&args[..], &[root.to_str().unwrap()]].concat());
+        assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("the list of agents' folders"), "{}", ran.err);
+    }
+    assert!(fake.chats().is_empty());
+}

@@ -88,6 +88,28 @@ impl CheckpointFile {
         }
     }
 
+    /// Can neither the checkpoint nor its copy be read, though no newer version has written them?
+    pub(crate) fn is_damaged(&self) -> bool {
+        let is_newer = |name| {
+            matches!(self.read(name), Ok(Some(Err(CheckpointError::Version { .. }))) | Err(_))
+        };
+        !is_newer(CURRENT) && !is_newer(BEFORE)
+    }
+
+    /// Moves what cannot be read out of the way.
+    pub(crate) fn set_aside(&self) -> Result<(), SaveError> {
+        for name in [CURRENT, BEFORE] {
+            let (from, to) = (self.folder.join(name), self.folder.join(format!("{name}.damaged")));
+            match fs::rename(from, to) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.io()(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn read(&self, name: &str) -> Result<Option<Result<Checkpoint, CheckpointError>>, SaveError> {
         match fs::read(self.folder.join(name)) {
             Ok(text) => Ok(Some(Checkpoint::read(&text, &self.session))),

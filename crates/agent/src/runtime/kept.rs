@@ -12,8 +12,9 @@ use tollgate_protocol::{
     is_deeper,
 };
 
-/// What a message costs besides its text.
+/// What a message costs besides its text, and what a call does: as `model.chat` counts them, or more.
 pub(crate) const PER_MESSAGE: u64 = 6;
+const PER_CALL: u64 = 12;
 
 /// How deep what is recorded may be nested: it stands some levels deeper in its line.
 const DEEPEST: usize = 64;
@@ -126,9 +127,11 @@ impl Said {
 
     fn tokens(&self, part: Part, count: impl Fn(&str) -> u64) -> u64 {
         let calls = self.kept_calls.iter().map(|call| {
-            count(&call.name) + count(&part.of_arguments(&call.arguments)) + PER_MESSAGE
+            let arguments = part.of_arguments(&call.arguments);
+            count(&call.id) + count(&call.name) + count(&arguments) + PER_CALL
         });
-        calls.sum::<u64>() + count(&part.of(&self.kept.content)) + PER_MESSAGE
+        let answers = self.answers.as_ref().map_or(0, |(_, kept)| count(kept));
+        calls.sum::<u64>() + answers + count(&part.of(&self.kept.content)) + PER_MESSAGE
     }
 
     /// How much longer than what is kept of it the message itself is: that was not counted.
@@ -172,7 +175,7 @@ impl Said {
 enum Part {
     /// Everything.
     All,
-    /// At most so many bytes; with none of them, only that it was there.
+    /// At most so many bytes; none of them is that it was seen before, and one that there is no room for it.
     First(usize),
 }
 
@@ -181,6 +184,7 @@ impl Part {
         let part = match self {
             Self::All => return text.into(),
             Self::First(0) => History::seen_text().to_owned(),
+            Self::First(1) => NO_ROOM.to_owned(),
             Self::First(most) => bounded(text, most),
         };
         // What says that something is missing can be longer than that.
@@ -190,6 +194,7 @@ impl Part {
     /// The arguments of a call: JSON, also where only a part of them goes along.
     fn of_arguments(self, arguments: &str) -> Cow<'_, str> {
         match self {
+            Self::First(1) if arguments.len() > NO_ROOM.len() => NO_ROOM.into(),
             Self::First(most) if arguments.len() > most.saturating_add(64) => {
                 json!({"cut_short": bounded(arguments, most)}).to_string().into()
             }
@@ -197,6 +202,9 @@ impl Part {
         }
     }
 }
+
+/// What is left of a message that there is no room for.
+const NO_ROOM: &str = "{\"note\":\"no room\"}";
 
 /// In which form messages go along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -47,7 +47,19 @@ pub(super) fn open(
     let unwritable = |error: io::Error| failed("has a trace that cannot be written", &error);
     folder.make().map_err(|error| failed("cannot be made", &error))?;
     let settings = folder.settings().map_err(|problem| Error::from(Internal::new(problem)))?;
-    let (checkpoint, mut warnings) = folder.load().map_err(unreadable)?;
+    let (checkpoint, mut warnings) = match folder.load() {
+        Ok(loaded) => loaded,
+        // Neither can be read. The trace may tell all of it; the files are kept aside for whoever wants to look.
+        Err(error @ SaveError::Damaged { .. }) if folder.checkpoint().is_damaged() => {
+            let problem = error.to_string();
+            if tokio::runtime::Handle::current().block_on(rebuilt(folder)).is_none() {
+                return Err(unreadable(error));
+            }
+            folder.checkpoint().set_aside().map_err(unreadable)?;
+            folder.load().map(|(checkpoint, _)| (checkpoint, vec![problem])).map_err(unreadable)?
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
     let traces = folder.traces();
     // To read a long trace takes a while; a session that was saved here needs no mending.
     let read =
@@ -59,6 +71,10 @@ pub(super) fn open(
             warnings.push(format!(
                 "the trace cannot be read ({problem}); a new one is begun, and if the last turn was cut off, what it had come to is not known"
             ));
+            if checkpoint.revision == 0 {
+                let lost = "and there is no checkpoint: goals, constraints and what was said before are lost";
+                warnings.push(lost.to_owned());
+            }
             (Vec::new(), None)
         }
     };
@@ -197,6 +213,10 @@ pub(super) fn saved_event(checkpoint: &Checkpoint) -> Value {
 pub(super) fn unreadable(error: SaveError) -> Error {
     match error {
         error @ SaveError::Conflict { .. } => Conflict::new(Clean::new(&error.to_string())).into(),
+        error @ SaveError::Damaged { .. } => {
+            let told = format!("{error}; put a copy of it back, or begin another session");
+            Conflict::new(Clean::new(&told)).into()
+        }
         error => Internal::new(error.to_string()).into(),
     }
 }

@@ -161,7 +161,16 @@ impl SessionFolder {
             warnings.push(format!("the trace cannot be read: {error}"));
             Vec::new()
         });
-        if let Some(step) = last_step(&events).filter(|step| is_cut_off(step, &checkpoint)) {
+        let saved = events.iter().rfind(|event| event.kind == kinds::CHECKPOINT);
+        let saved = saved.and_then(|event| event.number("revision")).unwrap_or(0);
+        let is_gone = checkpoint.revision == 0 && saved > 0;
+        if is_gone {
+            warnings.push(format!(
+                "the checkpoint is gone; the next turn or note makes that of revision {saved} again from the trace"
+            ));
+        }
+        let cut_off = last_step(&events).filter(|step| is_cut_off(step, &checkpoint));
+        if let Some(step) = cut_off.filter(|_| !is_gone) {
             let is_note = note_of(step).is_some();
             warnings.push(if is_note { NOTE_CUT_OFF } else { CUT_OFF }.to_owned());
         }

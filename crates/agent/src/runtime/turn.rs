@@ -600,6 +600,13 @@ impl<'a, W: World> Turn<'a, W> {
             "error": ended.failed, "warnings": warnings,
         });
         self.write(kinds::LLM_DONE, done)?;
+        if said.finish == "length" && ended.failed.is_none() {
+            let most = self.setup.model.max_output_tokens;
+            let problem = format!(
+                "the model's answer was cut off: it may have {most} tokens, or what is left of the turn's budget"
+            );
+            self.write(kinds::WARNING, json!({"round": round, "problem": problem}))?;
+        }
         self.totals.model_calls += 1;
         self.totals.input_tokens = self.totals.input_tokens.saturating_add(said.input_tokens);
         self.totals.output_tokens = self.totals.output_tokens.saturating_add(said.output_tokens);

@@ -28,6 +28,8 @@ async fn survives_within(
         model.first_timeout_seconds = Some(seconds);
         // Calls that the server sets apart are understood besides blocks.
         model.tools = tollgate_models::ToolMode::Native;
+        // What is huge is not cut before it is read.
+        (model.context_tokens, model.max_output_tokens) = (1_000_000, 500_000);
     });
     let play = Play::with(setting).await;
     let report = play.say("go").await;

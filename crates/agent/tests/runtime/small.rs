@@ -5,12 +5,15 @@ use tollgate_agent::runtime::{Replayed, kinds, replay_turn};
 
 use crate::stage::{Play, Setting, calls, notes, says};
 
-/// A play with a model that has room for so many tokens, its answer included.
-async fn small(replies: &[&str], context_tokens: u32) -> Play {
+/// How long an answer may be here.
+const ANSWER: u32 = 6_000;
+
+/// A play with a model that has room for so many tokens beside its answer.
+async fn small(replies: &[&str], room: u32) -> Play {
     let mut setting = Setting::new(says(replies));
     setting.model = Box::new(move |model| {
-        model.context_tokens = context_tokens;
-        model.max_output_tokens = 256;
+        model.context_tokens = ANSWER + room;
+        model.max_output_tokens = ANSWER;
     });
     Play::with(setting).await
 }
@@ -29,7 +32,7 @@ async fn a_state_that_has_grown_leaves_room_for_the_question() {
         (0..60).map(|n| format!("rule {n}: {}", "be careful. ".repeat(20))).collect();
     let grown =
         notes(&json!({"add_constraints": lines, "set_goals": lines, "add_decisions": lines}));
-    let play = small(&[&format!("Noted.{grown}"), "Still here."], 3_000).await;
+    let play = small(&[&format!("Noted.{grown}"), "Still here."], 2_744).await;
     assert!(play.say("note it").await.ok);
     let report = play.say("are you there?").await;
     assert!(report.ok, "{report:?}");
@@ -48,7 +51,7 @@ async fn constraints_come_first_and_those_that_are_not_shown_are_told_of() {
     let noted = |count| notes(&json!({"add_constraints": rules(count)}));
     let (few, many) = (noted(20), noted(60));
     let play =
-        small(&[&format!("Noted.{few}"), &format!("Noted.{many}"), "Still here."], 4_096).await;
+        small(&[&format!("Noted.{few}"), &format!("Noted.{many}"), "Still here."], 3_840).await;
     for text in ["note it", "note more", "are you there?"] {
         assert!(play.say(text).await.ok);
     }
@@ -69,7 +72,7 @@ async fn a_summary_in_a_script_with_many_tokens_a_byte_ends_no_session() {
     let long = notes(
         &json!({"set_episode_summary": "概要🙂".repeat(2_600), "add_decisions": vec!["決定"; 50]}),
     );
-    let play = small(&[&format!("Noted.{long}"), "Still here."], 4_096).await;
+    let play = small(&[&format!("Noted.{long}"), "Still here."], 3_840).await;
     assert!(play.say("note it").await.ok);
     let report = play.say("are you there?").await;
     assert!(report.ok, "{report:?}");
@@ -80,7 +83,7 @@ async fn results_that_the_model_has_not_seen_are_shortened_alike() {
     let list: Vec<Value> = (0..4)
         .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))
         .collect();
-    let play = small(&[&calls(&json!(list)), "Read all of them."], 6_000).await;
+    let play = small(&[&calls(&json!(list)), "Read all of them."], 5_744).await;
     let report = play.say("read four files").await;
     assert!(report.ok, "{report:?}");
     let asked = play.asked().pop().unwrap();
@@ -105,7 +108,7 @@ async fn a_long_turn_goes_on_without_its_oldest_rounds() {
     };
     let rounds: Vec<String> = (1..=8).map(round).chain(["Done.".to_owned()]).collect();
     let rounds: Vec<&str> = rounds.iter().map(String::as_str).collect();
-    let play = small(&rounds, 5_000).await;
+    let play = small(&rounds, 4_744).await;
     let report = play.say("work through it").await;
     assert!(report.ok, "{report:?}");
     assert_eq!(report.totals.rounds, 9);
@@ -122,7 +125,7 @@ async fn a_long_turn_goes_on_without_its_oldest_rounds() {
 async fn a_model_that_wrote_a_long_file_is_not_shown_all_of_it_again() {
     let file = "line after line. ".repeat(600);
     let list = json!([{"id": "c", "tool": "note.append", "args": {"text": file}}]);
-    let play = small(&[&format!("Here.{}", calls(&list)), "Written."], 4_000).await;
+    let play = small(&[&format!("Here.{}", calls(&list)), "Written."], 3_744).await;
     let report = play.say("write a long file").await;
     assert!(report.ok, "{report:?}");
     assert_eq!(play.stage.marks(), [file]);
@@ -135,7 +138,7 @@ async fn a_model_that_wrote_a_long_file_is_not_shown_all_of_it_again() {
 #[tokio::test]
 async fn a_secret_that_is_longer_than_what_is_kept_of_it_does_not_burst_the_prompt() {
     let list = json!([{"id": "c", "tool": "text.secret", "args": {"text": "id_rsa"}}]);
-    let play = small(&[&calls(&list), "It is a key."], 4_000).await;
+    let play = small(&[&calls(&list), "It is a key."], 3_744).await;
     let report = play.say("what is in that file?").await;
     assert!(report.ok, "{report:?}");
     let asked = play.asked().pop().unwrap();
@@ -149,7 +152,7 @@ async fn many_calls_at_once_are_answered_in_few_words_each() {
     let list: Vec<Value> = (0..32)
         .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))
         .collect();
-    let play = small(&[&calls(&json!(list)), "Read all of them."], 8_000).await;
+    let play = small(&[&calls(&json!(list)), "Read all of them."], 7_744).await;
     let report = play.say("read many files").await;
     assert!(report.ok, "{report:?}");
     let asked = play.asked().pop().unwrap();
@@ -157,6 +160,37 @@ async fn many_calls_at_once_are_answered_in_few_words_each() {
         assert!(result.contains(&format!("file {n} a word")), "{result}");
     }
     assert!(replayed(&play, 1).await.is_same());
+}
+
+#[tokio::test]
+async fn where_no_result_fits_the_turn_still_goes_on() {
+    for native in [false, true] {
+        let list: Vec<Value> = (0..20)
+            .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("文件 {n}")}}))
+            .collect();
+        let first = if native {
+            let calls: Vec<Value> = list
+                .iter()
+                .map(|call| json!({"id": call["id"], "name": call["tool"], "arguments": call["args"]}))
+                .collect();
+            json!({"tool_calls": calls, "content": "読みます。".repeat(40)})
+        } else {
+            json!({"content": calls(&json!(list))})
+        };
+        let mut setting =
+            Setting::new(json!({"replies": [first, {"content": "Read all of them."}]}));
+        setting.model = Box::new(move |model| {
+            if native {
+                model.tools = tollgate_models::ToolMode::Native;
+            }
+            (model.context_tokens, model.max_output_tokens) = (ANSWER + 3_344, ANSWER);
+        });
+        let play = Play::with(setting).await;
+        let report = play.say("read many files").await;
+        assert!(report.ok, "native {native}: {report:?}");
+        assert_eq!(report.totals.tool_calls, 20);
+        assert!(replayed(&play, 1).await.is_same());
+    }
 }
 
 #[tokio::test]
@@ -169,8 +203,8 @@ async fn long_arguments_of_native_calls_are_shortened_and_stay_json() {
     ]}));
     setting.model = Box::new(|model| {
         model.tools = tollgate_models::ToolMode::Native;
-        model.context_tokens = 4_000;
-        model.max_output_tokens = 256;
+        model.context_tokens = ANSWER + 3_744;
+        model.max_output_tokens = ANSWER;
     });
     let play = Play::with(setting).await;
     let report = play.say("write a long file").await;
@@ -193,8 +227,8 @@ async fn a_small_model_can_sum_up_what_leaves_its_history() {
     let mut setting = Setting::new(says(&replies));
     setting.config.keep_messages = Some(32);
     setting.model = Box::new(|model| {
-        model.context_tokens = 4_000;
-        model.max_output_tokens = 256;
+        model.context_tokens = ANSWER + 3_744;
+        model.max_output_tokens = ANSWER;
     });
     let play = Play::with(setting).await;
     for _ in 0..16 {
@@ -206,7 +240,7 @@ async fn a_small_model_can_sum_up_what_leaves_its_history() {
 
 #[tokio::test]
 async fn what_a_person_says_is_never_shortened_in_secret() {
-    let play = small(&["Never asked."], 3_000).await;
+    let play = small(&["Never asked."], 2_744).await;
     let report = play.say(&"long ".repeat(4_000)).await;
     let error = report.error.unwrap();
     assert_eq!(error.code, "CONTEXT_TOO_SMALL");

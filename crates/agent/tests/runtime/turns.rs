@@ -565,6 +565,22 @@ async fn that_memories_are_found_by_words_alone_is_told() {
 }
 
 #[tokio::test]
+async fn an_answer_at_once_that_is_too_long_is_cut_counted_and_replayed() {
+    let endless = "a word ".repeat(100_000);
+    let play = Play::new(json!({"replies": [{"content": endless}]})).await;
+    let budget = Budget { tokens: Some(50_000), ..Budget::default() };
+    let report = play.stage.ask(TurnRequest { budget, ..TurnRequest::new("go") }).await.unwrap();
+    assert_eq!(report.error.unwrap().code, "BUDGET_DENIED");
+    assert!(report.text.len() < 40_000, "{}", report.text.len());
+    // What was left out was written all the same.
+    assert!(report.totals.output_tokens > 150_000, "{:?}", report.totals);
+    let warnings = play.stage.of_kind(kinds::WARNING);
+    assert!(warnings[0]["problem"].as_str().unwrap().contains("cut off"), "{warnings:?}");
+    let again = replay_turn(&play.stage.session(), 1).await.unwrap().pop().unwrap();
+    assert!(again.is_same(), "{:?}", again.divergence);
+}
+
+#[tokio::test]
 async fn a_server_that_writes_more_than_it_was_asked_for_is_left_and_the_turn_says_so() {
     let endless = format!("{}{}", "a word ".repeat(40_000), call("note.append", "mark"));
     let mut setting = Setting::new(json!({"replies": [{"content": endless, "chunk": 100}]}));

@@ -9,6 +9,7 @@ use tollgate_models::ModelConfig;
 use tollgate_protocol::SessionName;
 
 use crate::{
+    agent_folders,
     cli::AgentTurnArgs,
     client::{self, Client},
     commands::{one_policy, own_key::RUNNER},
@@ -106,6 +107,8 @@ pub(super) fn settings(args: &AgentTurnArgs) -> Result<Map<String, Value>, Failu
                 .with_help("keep the gate's data elsewhere with --data, or name a folder within with --root"));
             }
         }
+        // Here too: the gate may be somebody else's, or have another home.
+        agent_folders::remember(&full).map_err(Failure::bad_input)?;
         settings.insert("root".to_owned(), full.to_string_lossy().into());
     }
     match args.model.as_deref() {

@@ -309,6 +309,7 @@ fn the_examples_of_the_help_work() {
             let mut shell = std::process::Command::new("sh");
             shell.args(["-c", example]).env("PATH", &path).env("TOLLGATE_DATA", daemon.data());
             shell.current_dir(if is_agent { &work } else { folder });
+            shell.env("XDG_DATA_HOME", folder.join("no-home"));
             shell.env_remove("TOLLGATE_API_KEY").env("NO_COLOR", "1");
             let ran = finish(shell, b"");
             // A policy may say no, and a person may have to answer: those are answers too. Nobody has the names

@@ -2,7 +2,6 @@
 //! system picks, for as long as the command lasts.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::mpsc,
     thread::{self, JoinHandle},
@@ -16,10 +15,11 @@ use tollgate_ledger::is_taken;
 
 use crate::{
     agent_folders,
+    client::Client,
     config::Config,
     daemon::{Asked, Daemon, Options},
     output::{Failure, note},
-    place::own_addresses,
+    place::{GateArgs, own_addresses},
 };
 
 /// How long another gate may take to start before this command gives up on it.
@@ -36,10 +36,7 @@ pub(crate) struct LocalGate {
 
 impl LocalGate {
     /// A gate on this data folder, unless one runs there already.
-    pub(crate) fn unless_running(
-        data: &Path,
-        root: Option<&Path>,
-    ) -> Result<Option<Self>, Failure> {
+    pub(crate) fn unless_running(data: &Path) -> Result<Option<Self>, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
             if !own_addresses(data).is_empty() {
@@ -55,7 +52,7 @@ impl LocalGate {
                 thread::sleep(LOOK_AGAIN);
                 continue;
             }
-            match Self::start(data, root) {
+            match Self::start(data) {
                 Ok(gate) => {
                     note(&format!(
                         "· no gate runs on {}; this command runs one until it ends",
@@ -70,15 +67,10 @@ impl LocalGate {
         }
     }
 
-    fn start(data: &Path, root: Option<&Path>) -> Result<Self, Failure> {
+    fn start(data: &Path) -> Result<Self, Failure> {
         let named = std::env::var_os("TOLLGATE_CONFIG").map(PathBuf::from);
         // What an agent can write does not configure the gate that watches it.
-        let works_here = root
-            .and_then(|root| fs::canonicalize(root).ok())
-            .is_some_and(|root| fs::canonicalize(".").is_ok_and(|here| here.starts_with(root)));
-        let why =
-            agent_folders::here().or_else(|| works_here.then(|| "the agent works here".to_owned()));
-        let (config, file) = match (named, why) {
+        let (config, file) = match (named, agent_folders::here()) {
             (None, Some(why)) => {
                 agent_folders::tell(&why);
                 (Config::default(), None)
@@ -120,6 +112,20 @@ impl LocalGate {
             Ok(started) => started.map(|()| gate),
             Err(_) => Err(Failure::bad_input("the gate ended while it started".to_owned())),
         }
+    }
+
+    /// The gate that runs, or else one of this command's own on a data folder that is there, which lasts as long as it is
+    /// kept; and who asks it, with the key for it.
+    pub(crate) fn reach(args: &GateArgs) -> Result<(Client, Option<Self>), Failure> {
+        if let Some(client) = Client::running(args)? {
+            return Ok((client, None));
+        }
+        let data = args.data.folder()?;
+        let local = Self::unless_running(&data)?;
+        let mut gate = args.clone();
+        gate.data.data = Some(data);
+        let key = gate.key()?;
+        Ok((Client::new(&gate, key)?, local))
     }
 
     /// Ends it with the process, at once. What it had under way is mended by the next one.

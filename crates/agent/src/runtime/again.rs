@@ -20,6 +20,7 @@ use super::{
     kept::Native,
     recover::mend,
     session::{SessionFolder, start_number},
+    trace_file::TraceFiles,
     turn::{Over, Setup, Turn},
     world::{
         Embedding, ModelAsk, ModelEnded, ModelFailed, ModelSaid, Recalled, Remember, Stop, ToolAsk,
@@ -98,6 +99,25 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
             _ => format!("there is no trace of {session}"),
         });
     };
+    walk(name, events, Some(turn)).await.map(|(replayed, _)| replayed)
+}
+
+/// The checkpoint that the last file of a trace leads to, if all of it comes again as it was.
+pub(crate) async fn rebuilt(folder: &SessionFolder) -> Option<Checkpoint> {
+    let traces = folder.traces();
+    let number = *traces.numbers().ok()?.last()?;
+    let events = traces.read(number).ok()?;
+    let (replayed, checkpoint) = walk(&TraceFiles::name(number), &events, None).await.ok()?;
+    replayed.iter().all(Replayed::is_same).then_some(checkpoint)
+}
+
+/// Goes through a file of a trace from its head, up to a turn or to what was saved last. Gives the turns that were run
+/// again, and the checkpoint behind them.
+async fn walk(
+    name: &str,
+    events: &[Event],
+    until: Option<u64>,
+) -> Result<(Vec<Replayed>, Checkpoint), String> {
     let head = events.first().filter(|event| event.kind == kinds::SESSION);
     let checkpoint = head.and_then(|head| Checkpoint::deserialize(head.part("checkpoint")).ok());
     let mut checkpoint =
@@ -105,61 +125,41 @@ pub async fn replay_turn(folder: &SessionFolder, turn: u64) -> Result<Vec<Replay
     let mut tools: Vec<ToolText> = Vec::new();
     let mut replayed = Vec::new();
     for part in events.chunk_by(|_, next| !begins(next)) {
-        match part.first().map(|event| event.kind.as_str()) {
-            Some(kinds::TOOLS) => {
-                let listed = part.first().map(|event| event.part("tools").clone());
-                tools = serde_json::from_value(listed.unwrap_or_default())
+        let Some(first) = part.first() else { continue };
+        let is_saved = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
+        match first.kind.as_str() {
+            kinds::TOOLS => {
+                tools = Vec::deserialize(first.part("tools"))
                     .map_err(|error| format!("the tools of {name} cannot be read: {error}"))?;
             }
-            Some(kinds::TURN_START) => {
-                let is_closed = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
-                if !is_closed && start_number(part, "turn") == Some(turn) {
+            kinds::TURN_START => {
+                let turn = start_number(part, "turn");
+                let is_wanted = turn.is_some() && turn == until;
+                if let Some(turn) = turn.filter(|_| is_wanted && !is_saved) {
                     return Err(format!(
-                        "turn {turn} of {session} runs, or was cut off and is not closed yet: the next turn or note closes it, and then it can be replayed"
+                        "turn {turn} runs, or was cut off and is not closed yet: the next turn or note closes it, and then it can be replayed"
                     ));
+                }
+                // Only the last can be open, and what comes behind it is not wanted then.
+                if !is_saved && until.is_none() {
+                    break;
                 }
                 let one = again(part, &checkpoint, &tools).await?;
                 checkpoint = one.checkpoint.clone();
                 replayed.push(one);
-                if start_number(part, "turn") == Some(turn) {
+                if is_wanted {
                     break;
                 }
             }
-            Some(kinds::PERSON_NOTE) => {
-                // One that was not saved was left out, and the session went on without it.
-                let is_saved = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
-                if let Some(note) = part.first().filter(|_| is_saved) {
-                    checkpoint = noted(note, &checkpoint)
-                        .ok_or_else(|| format!("a person's note in {name} cannot be read"))?;
-                }
+            // One that was not saved was left out, and the session went on without it.
+            kinds::PERSON_NOTE if is_saved => {
+                checkpoint = noted(first, &checkpoint)
+                    .ok_or_else(|| format!("a person's note in {name} cannot be read"))?;
             }
             _ => {}
         }
     }
-    Ok(replayed)
-}
-
-/// The checkpoint that the last file of a trace leads to, if all of it comes again as it was.
-pub(crate) async fn rebuilt(folder: &SessionFolder) -> Option<Checkpoint> {
-    let traces = folder.traces();
-    let events = traces.read(*traces.numbers().ok()?.last()?).ok()?;
-    let head = events.first().filter(|event| event.kind == kinds::SESSION)?;
-    let mut checkpoint = Checkpoint::deserialize(head.part("checkpoint")).ok()?;
-    let mut tools: Vec<ToolText> = Vec::new();
-    for part in events.chunk_by(|_, next| !begins(next)) {
-        let first = part.first()?;
-        let is_saved = part.iter().any(|event| event.kind == kinds::CHECKPOINT);
-        match first.kind.as_str() {
-            kinds::TOOLS => tools = Vec::deserialize(first.part("tools")).ok()?,
-            kinds::TURN_START if is_saved => {
-                let one = again(part, &checkpoint, &tools).await.ok()?;
-                checkpoint = Some(one).filter(Replayed::is_same)?.checkpoint;
-            }
-            kinds::PERSON_NOTE if is_saved => checkpoint = noted(first, &checkpoint)?,
-            _ => {}
-        }
-    }
-    Some(checkpoint)
+    Ok((replayed, checkpoint))
 }
 
 /// Does something begin here that a replay takes as a whole?

@@ -8,8 +8,9 @@ use tollgate_protocol::{
 
 use super::{
     journal::{kinds, seconds},
+    question::Instruction,
     roles::PipelineRole,
-    turn::{Instruction, Over, Turn},
+    turn::{Over, Turn},
     world::{Remember, World},
 };
 

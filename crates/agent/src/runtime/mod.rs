@@ -15,6 +15,7 @@ mod journal;
 mod kept;
 mod live;
 mod opened;
+mod question;
 mod recover;
 mod roles;
 mod run;
@@ -22,6 +23,7 @@ mod session;
 mod settings;
 mod trace_file;
 mod turn;
+mod wanted;
 mod world;
 
 pub use again::{Divergence, Replayed, replay_turn};

@@ -4,20 +4,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tollgate_contract::{id::MemoryId, input_hash, redact::redact_text, text::hex};
-use tollgate_memory::{By, Found};
+use tollgate_contract::{input_hash, redact::redact_text, text::hex};
 use tollgate_models::{Price, Tokenizer};
 use tollgate_protocol::{
-    BlockKind, Bounds, Checkpoint, History, Limits, Plan, Planned, Prompt, Rejected, Segment,
-    SessionName, Share, System, ToolResult, ToolText, bounded,
+    BlockKind, Bounds, Checkpoint, Limits, Rejected, Segment, SessionName, ToolResult, ToolText,
+    bounded,
 };
 
 use super::{
     finish::Finish,
     journal::{Sink, kinds},
-    kept::{Answer, Native, PER_MESSAGE, Said, kept_output, shown, wires},
+    kept::{Answer, Native, Said, kept_output, shown},
+    question::{Instruction, Question},
     roles::PipelineRole,
     settings::Budget,
+    wanted::{Wanted, wanted},
     world::{Embedding, ModelAsk, ModelEnded, Recalled, Stop, ToolAsk, World},
 };
 
@@ -27,8 +28,6 @@ const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE_MS: u64 = 500;
 /// The longest pause.
 const LONGEST_PAUSE_MS: u64 = 30_000;
-/// An answer shorter than this is not worth asking for.
-const LEAST_ANSWER: u64 = 64;
 /// How much reasoning a trace keeps.
 const KEPT_REASONING: usize = 16 * 1024;
 
@@ -125,7 +124,7 @@ pub(crate) struct Turn<'a, W: World> {
     /// What was said in this turn.
     pub(crate) said: Vec<Said>,
     pub(crate) recalled: Vec<Recalled>,
-    upstream: Vec<(String, String)>,
+    pub(super) upstream: Vec<(String, String)>,
     /// The payload of each answer's NOTES block that counts.
     pub(crate) notes: Vec<Value>,
     visible: String,
@@ -146,27 +145,6 @@ pub(crate) struct Over {
     /// What the person sees, as it is and as it is kept.
     pub(crate) visible: String,
     pub(crate) kept_visible: String,
-}
-
-/// What a model is told before a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Instruction {
-    /// To act: tools, notes, everything.
-    Act,
-    /// To think for others.
-    Think,
-    /// This, and nothing of the session.
-    Plain(&'static str),
-}
-
-/// A question as it goes to `model.chat`.
-struct Request {
-    input: Value,
-    /// As it is kept.
-    kept: Value,
-    /// What the trace tells of it.
-    about: Value,
-    hidden_constraints: usize,
 }
 
 /// How a round ended.
@@ -296,32 +274,6 @@ impl<'a, W: World> Turn<'a, W> {
         self.write(kinds::WARNING, json!({"problem": problem}))
     }
 
-    /// The seed's block of what is remembered: the best of it, as much as there is room for.
-    fn memory_block(&self, share: Share) -> String {
-        let found = self.recalled.iter().filter_map(|one| {
-            Some(Found {
-                id: MemoryId::parse(&one.id).ok()?,
-                score: one.score,
-                excerpt: one.excerpt.clone(),
-                text: String::new(),
-                tags: Vec::new(),
-                session: String::new(),
-                turn: 0,
-                at_ms: 0,
-                by: By::Words,
-            })
-        });
-        let mut found = found.collect::<Vec<_>>();
-        while !found.is_empty() {
-            let block = tollgate_memory::block(&found);
-            if block.len() <= Prompt::memory_room(share) {
-                return block;
-            }
-            found.pop();
-        }
-        String::new()
-    }
-
     /// A role that others come behind: it says something, and only that counts.
     async fn think(&mut self, role: PipelineRole) -> Result<(), String> {
         let Some(answer) = self.ask(role, 0, Instruction::Think).await? else { return Ok(()) };
@@ -380,7 +332,7 @@ impl<'a, W: World> Turn<'a, W> {
         self.show(&answer);
         let is_overdrawn = self.overdrawn().is_some();
         let was_cut_off = self.stop.is_some() || self.error.is_some() || is_overdrawn;
-        let plan = if was_cut_off { Vec::new() } else { planned(&answer) };
+        let plan = if was_cut_off { Vec::new() } else { wanted(&answer) };
         self.said.push(Said::by_model(&answer));
         if was_cut_off {
             return Ok(Round::Failed);
@@ -388,7 +340,7 @@ impl<'a, W: World> Turn<'a, W> {
         if plan.is_empty() {
             return Ok(Round::Done);
         }
-        let listed: Vec<Value> = plan.iter().map(Item::listed).collect();
+        let listed: Vec<Value> = plan.iter().map(Wanted::listed).collect();
         self.write(kinds::TOOL_PLAN, json!({"round": round, "calls": listed}))?;
         for (index, item) in plan.into_iter().enumerate() {
             self.call(round, index, item).await?;
@@ -436,7 +388,7 @@ impl<'a, W: World> Turn<'a, W> {
         Ok(())
     }
 
-    async fn call(&mut self, round: u32, index: usize, item: Item) -> Result<(), String> {
+    async fn call(&mut self, round: u32, index: usize, item: Wanted) -> Result<(), String> {
         let is_native = item.is_native;
         let (call, args) = match item.call {
             Ok(call) => call,
@@ -506,9 +458,9 @@ impl<'a, W: World> Turn<'a, W> {
         instruction: Instruction,
     ) -> Result<Option<Answer>, String> {
         let is_acting = instruction == Instruction::Act;
-        let Request { input, kept, about, hidden_constraints } =
-            match self.request(role, instruction) {
-                Ok(request) => request,
+        let Question { input, kept, about, hidden_constraints } =
+            match self.question(role, instruction) {
+                Ok(question) => question,
                 Err(error) => {
                     self.error = Some(error);
                     return Ok(None);
@@ -633,137 +585,6 @@ impl<'a, W: World> Turn<'a, W> {
         })
     }
 
-    /// The system message of a question.
-    fn system(&self, role: PipelineRole, instruction: Instruction, share: Share) -> System {
-        let memory = self.memory_block(share);
-        let common = Prompt {
-            state: Some(&self.checkpoint.state),
-            memory: &memory,
-            upstream: &self.upstream,
-            share,
-            ..Prompt::default()
-        };
-        match instruction {
-            Instruction::Act => Prompt {
-                role: PipelineRole::acts(),
-                tools: self.tools,
-                native_tools: self.setup.model.native_tools,
-                notes: true,
-                ..common
-            }
-            .system(),
-            Instruction::Think => Prompt { role: role.thinks(), ..common }.system(),
-            Instruction::Plain(text) => System { text: text.to_owned(), hidden_constraints: 0 },
-        }
-    }
-
-    /// A question: as much of the state as leaves room for it, and of the history as leaves room for both.
-    fn request(&self, role: PipelineRole, instruction: Instruction) -> Result<Request, TurnError> {
-        let model = &self.setup.model;
-        let is_acting = instruction == Instruction::Act;
-        let specs: Vec<Value> = if is_acting && model.native_tools {
-            self.tools
-                .iter()
-                .map(|tool| {
-                    json!({"name": tool.name, "description": tool.description, "parameters": tool.schema})
-                })
-                .collect()
-        } else {
-            Vec::new()
-        };
-        let count = |text: &str| model.tokenizer.count(text);
-        let told = specs.iter().map(|s| count(&s.to_string())).sum::<u64>() + PER_MESSAGE;
-        let weighed = |said: &[Said]| said.iter().map(|one| one.weighed(count)).collect::<Vec<_>>();
-        let (history, turn) = (weighed(&self.history), weighed(&self.said));
-        let short =
-            |place: usize, most| self.said.get(place).map_or(0, |one| one.shortened(most, count));
-        let mut least = None;
-        for share in Share::all() {
-            let system = self.system(role, instruction, share);
-            let fixed = told + count(&system.text);
-            // A quarter at least is for what is said, as long as there is something to leave out instead.
-            let is_modest = fixed <= model.room() / 4 * 3;
-            match History::fit(fixed, &history, &turn, model.room(), short) {
-                Ok(fit) if is_modest => return self.fitted(&system, fixed, fit, &specs),
-                Ok(fit) => least = Some(Ok((system, fixed, fit))),
-                Err(error) => least = Some(Err(error.to_string())),
-            }
-        }
-        match least.unwrap_or_else(|| Err("there is no room for a question".to_owned())) {
-            Ok((system, fixed, fit)) => self.fitted(&system, fixed, fit, &specs),
-            Err(problem) => Err(TurnError::new("CONTEXT_TOO_SMALL", problem)),
-        }
-    }
-
-    /// The input of `model.chat`, as it is and as it is kept, and what is told of it.
-    fn fitted(
-        &self,
-        system: &System,
-        fixed: u64,
-        fit: History,
-        specs: &[Value],
-    ) -> Result<Request, TurnError> {
-        let model = &self.setup.model;
-        let prompt_tokens = fixed + fit.tokens;
-        // A byte is a token at most, so that this much more fits in any case.
-        let spare = usize::try_from(model.room().saturating_sub(prompt_tokens)).unwrap_or(0);
-        let (raw, kept) = wires(&system.text, &self.history, &self.said, fit, spare);
-        let max_tokens = self.answer_room(prompt_tokens)?;
-        let body = |messages: Vec<Value>| {
-            let mut body =
-                json!({"model": model.name, "messages": messages, "max_tokens": max_tokens});
-            if !specs.is_empty() {
-                merge(&mut body, json!({"tools": specs}));
-            }
-            body
-        };
-        let about = json!({
-            "messages": raw.len(), "prompt_tokens": prompt_tokens, "max_tokens": max_tokens,
-            "skipped": fit.skipped, "cut": fit.cut,
-            "left": fit.left, "result_bytes": fit.result_bytes,
-            "answer_bytes": fit.answer_bytes,
-        });
-        let hidden_constraints = system.hidden_constraints;
-        Ok(Request { input: body(raw), kept: body(kept), about, hidden_constraints })
-    }
-
-    /// How long an answer may be, so that it stays inside what the turn may still take.
-    fn answer_room(&self, prompt_tokens: u64) -> Result<u64, TurnError> {
-        let (budget, totals) = (&self.setup.budget, &self.totals);
-        // Servers count otherwise than we do; what is held is counted by them.
-        let prompt = prompt_tokens + prompt_tokens / 8 + 64;
-        let mut room = self.setup.model.max_output_tokens;
-        if let Some(most) = budget.tokens {
-            let used = totals.input_tokens.saturating_add(totals.output_tokens);
-            room = room.min(most.saturating_sub(used).saturating_sub(prompt));
-        }
-        if let (Some(most), Some(price)) = (budget.usd_micros, &self.setup.model.price) {
-            let left = most.saturating_sub(totals.usd_micros);
-            // The longest answer that is paid for, by halving.
-            let (mut low, mut high) = (0, room);
-            while low < high {
-                let middle = low + (high - low).div_ceil(2);
-                if price.most(prompt, middle) <= left { low = middle } else { high = middle - 1 }
-            }
-            room = low;
-        }
-        if room >= LEAST_ANSWER.min(self.setup.model.max_output_tokens) {
-            return Ok(room);
-        }
-        let used = totals.input_tokens.saturating_add(totals.output_tokens);
-        if used == 0 {
-            let message = format!(
-                "the turn's budget is too small: the first question needs {prompt_tokens} tokens before it is answered"
-            );
-            return Err(TurnError::new("BUDGET_DENIED", message));
-        }
-        let message = format!(
-            "the turn's budget is used up: {used} tokens and {} so far, and the next question needs {prompt_tokens} tokens before it is answered",
-            dollars(totals.usd_micros)
-        );
-        Err(TurnError::new("BUDGET_DENIED", message))
-    }
-
     async fn finish(self) -> Result<Over, String> {
         let visible = self.visible.clone();
         let over = Finish::of(self).run().await?;
@@ -776,102 +597,8 @@ pub(crate) fn dollars(micros: u64) -> String {
     format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
 }
 
-fn merge(into: &mut Value, more: Value) {
+pub(super) fn merge(into: &mut Value, more: Value) {
     if let (Some(into), Value::Object(more)) = (into.as_object_mut(), more) {
         into.extend(more);
     }
-}
-
-/// A call that a model wants, with the input as it is.
-struct Item {
-    call: Result<(Planned, serde_json::Map<String, Value>), Rejected>,
-    is_native: bool,
-}
-
-impl Item {
-    /// As the trace lists it.
-    fn listed(&self) -> Value {
-        match &self.call {
-            Ok((call, _)) => json!({"id": call.id, "tool": call.tool, "args": call.args}),
-            Err(no) => json!({"id": no.id, "tool": no.tool, "problem": no.problem}),
-        }
-    }
-}
-
-/// The calls of an answer: those that its server set apart, else those of its first block that can be read.
-fn planned(answer: &Answer) -> Vec<Item> {
-    let (kept, natives) = plan_of(&answer.kept.segments, &answer.kept_calls);
-    kept.items
-        .into_iter()
-        .enumerate()
-        .map(|(place, item)| {
-            let call = item.and_then(|call| {
-                let (id, tool) = (call.id.clone(), call.tool.clone());
-                if tool.starts_with("model.") {
-                    let problem = "models are asked by the runtime alone".to_owned();
-                    return Err(Rejected { id, tool, problem });
-                }
-                let input = raw_input(answer, place, natives);
-                // Redaction changes no shape: what is kept as an object was one.
-                let problem = "its arguments cannot be told from what is kept of them".to_owned();
-                input.map(|input| (call, input)).ok_or(Rejected { id, tool, problem })
-            });
-            Item { call, is_native: place < natives }
-        })
-        .collect()
-}
-
-/// The input of a call as the model wrote it, by the call's place. What is kept of it is never what is called.
-fn raw_input(
-    answer: &Answer,
-    place: usize,
-    natives: usize,
-) -> Option<serde_json::Map<String, Value>> {
-    let args = match place.checked_sub(natives) {
-        None => {
-            let text = answer.calls.get(place)?.arguments.trim();
-            let text = if text.is_empty() { "{}" } else { text };
-            tollgate_contract::json::parse(text.as_bytes()).ok()?
-        }
-        Some(place) => {
-            let first = answer.raw.segments.iter().find_map(|segment| match segment {
-                Segment::Json { kind: BlockKind::ToolCalls, payload } => Some(payload),
-                _ => None,
-            })?;
-            first.get(place)?.get("args")?.clone()
-        }
-    };
-    match args {
-        Value::Object(args) => Some(args),
-        _ => None,
-    }
-}
-
-/// The plan of an answer, and how many of its items the server set apart.
-fn plan_of(segments: &[Segment], native: &[Native]) -> (Plan, usize) {
-    let mut plan = Plan::default();
-    for call in native {
-        plan.add_native(&call.id, &call.name, &call.arguments);
-    }
-    let natives = plan.items.len();
-    let mut is_first = true;
-    for segment in segments {
-        match segment {
-            Segment::Json { kind: BlockKind::ToolCalls, payload } if is_first => {
-                plan.add_block(payload);
-                is_first = false;
-            }
-            Segment::Json { kind: BlockKind::ToolCalls, .. } => {
-                let problem =
-                    "only the first TOOL_CALLS block of an answer counts; put all calls into one";
-                plan.reject(String::new(), String::new(), problem.to_owned());
-            }
-            Segment::Broken { kind: BlockKind::ToolCalls, .. } => {
-                let problem = "a TOOL_CALLS block could not be read: it is a JSON list between its two marks, nothing was called from it";
-                plan.reject(String::new(), String::new(), problem.to_owned());
-            }
-            _ => {}
-        }
-    }
-    (plan, natives)
 }

@@ -22,6 +22,12 @@ async fn replayed(play: &Play, turn: u64) -> Replayed {
     replay_turn(&play.stage.session(), turn).await.unwrap().pop().unwrap()
 }
 
+/// So many calls that give much, each named.
+fn long_reads(count: usize, name: &str) -> Vec<Value> {
+    let read = |n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("{name} {n}")}});
+    (0..count).map(read).collect()
+}
+
 fn contents(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|message| message["content"].as_str().unwrap()).collect()
 }
@@ -80,9 +86,7 @@ async fn a_summary_in_a_script_with_many_tokens_a_byte_ends_no_session() {
 
 #[tokio::test]
 async fn results_that_the_model_has_not_seen_are_shortened_alike() {
-    let list: Vec<Value> = (0..4)
-        .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))
-        .collect();
+    let list = long_reads(4, "file");
     let play = small(&[&calls(&json!(list)), "Read all of them."], 5_744).await;
     let report = play.say("read four files").await;
     assert!(report.ok, "{report:?}");
@@ -149,9 +153,7 @@ async fn a_secret_that_is_longer_than_what_is_kept_of_it_does_not_burst_the_prom
 
 #[tokio::test]
 async fn many_calls_at_once_are_answered_in_few_words_each() {
-    let list: Vec<Value> = (0..32)
-        .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("file {n}")}}))
-        .collect();
+    let list = long_reads(32, "file");
     let play = small(&[&calls(&json!(list)), "Read all of them."], 7_744).await;
     let report = play.say("read many files").await;
     assert!(report.ok, "{report:?}");
@@ -165,9 +167,7 @@ async fn many_calls_at_once_are_answered_in_few_words_each() {
 #[tokio::test]
 async fn where_no_result_fits_the_turn_still_goes_on() {
     for native in [false, true] {
-        let list: Vec<Value> = (0..20)
-            .map(|n| json!({"id": format!("c{n}"), "tool": "text.long", "args": {"text": format!("文件 {n}")}}))
-            .collect();
+        let list = long_reads(20, "文件");
         let first = if native {
             let calls: Vec<Value> = list
                 .iter()

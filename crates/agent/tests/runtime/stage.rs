@@ -252,6 +252,16 @@ pub(crate) fn marks(folder: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// A tool that changes nothing.
+fn reading<I: JsonSchema>(name: &'static str, about: &'static str) -> Declaration<I, Value> {
+    Declaration::new(name, about)
+        .permissions(vec![Permission::READ])
+        .behaviours(Behaviours::NONE)
+        .effects(SideEffect::None, CostEffect::None)
+        .build()
+        .unwrap()
+}
+
 /// Tools that can be told apart by what they leave.
 fn tools(folder: &Path) -> Packs {
     let packs = tollgate_tools::plain_pack(Packs::new()).unwrap();
@@ -263,48 +273,13 @@ fn tools(folder: &Path) -> Packs {
         .effects(SideEffect::UserWrite, CostEffect::None)
         .build()
         .unwrap();
-    let give = Declaration::<Text, Value>::new("text.give", "Gives the text back.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
-    let fail = Declaration::<Text, Value>::new("text.fail", "Does not work.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
-    let deep = Declaration::<Text, Value>::new("text.deep", "Gives something nested.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
-    let long = Declaration::<Text, Value>::new("text.long", "Gives the text, and much more.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
-    let secret = Declaration::<Text, Value>::new("text.secret", "Gives a file with a key in it.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
-    let confirm = Declaration::<Confirm, Value>::new("text.confirm", "Gives what it was given.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
-    let hang = Declaration::<Text, Value>::new("text.hang", "Never ends by itself.")
-        .permissions(vec![Permission::READ])
-        .behaviours(none)
-        .effects(SideEffect::None, CostEffect::None)
-        .build()
-        .unwrap();
+    let give = reading::<Text>("text.give", "Gives the text back.");
+    let fail = reading::<Text>("text.fail", "Does not work.");
+    let deep = reading::<Text>("text.deep", "Gives something nested.");
+    let long = reading::<Text>("text.long", "Gives the text, and much more.");
+    let secret = reading::<Text>("text.secret", "Gives a file with a key in it.");
+    let confirm = reading::<Confirm>("text.confirm", "Gives what it was given.");
+    let hang = reading::<Text>("text.hang", "Never ends by itself.");
     packs
         .add(append, move |input: Text, _| {
             let file = marks.clone();

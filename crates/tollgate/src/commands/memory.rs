@@ -14,7 +14,7 @@ use crate::{
     local::LocalGate,
     output::{Failure, Output, note},
     part::Part,
-    place::{GateArgs, agents_in},
+    place::agents_in,
     table,
 };
 
@@ -73,7 +73,13 @@ fn listed(found: &[Found]) -> String {
 const SHOWN: usize = 80;
 
 pub(crate) fn forget(args: &MemoryForgetArgs, output: &Output) -> Result<Exit, Failure> {
-    let (client, _gate) = reach(&args.gate)?;
+    if Client::running(&args.gate)?.is_none() {
+        // Where there is no memory, none is made.
+        let (_, file) = agents_in(&args.gate.data.folder()?);
+        drop(Memory::open_to_read(&file).map_err(|error| Failure::bad_input(error.to_string()))?);
+    }
+    // What is forgotten is on the record of a gate, one that runs or one of this command's own.
+    let (client, _gate) = LocalGate::reach(&args.gate)?;
     let mut forgotten = Vec::new();
     if let Err(failure) = wait(ask_for_each(&client, &args.ids, &mut forgotten)) {
         // The error does not hold for those before it.
@@ -83,22 +89,6 @@ pub(crate) fn forget(args: &MemoryForgetArgs, output: &Output) -> Result<Exit, F
         return Err(failure);
     }
     Ok(output.success(&json!({"forgotten": forgotten}), || gone(&forgotten)))
-}
-
-/// The gate that runs, or one of this command's own: what is forgotten is on the record.
-fn reach(gate: &GateArgs) -> Result<(Client, Option<LocalGate>), Failure> {
-    if let Some(client) = Client::running(gate)? {
-        return Ok((client, None));
-    }
-    let data = gate.data.folder()?;
-    // Where there is none, none is made.
-    let (_, file) = agents_in(&data);
-    drop(Memory::open_to_read(&file).map_err(|error| Failure::bad_input(error.to_string()))?);
-    let local = LocalGate::unless_running(&data, None)?;
-    let mut gate = gate.clone();
-    gate.data.data = Some(data);
-    let key = gate.key()?;
-    Ok((Client::new(&gate, key)?, local))
 }
 
 async fn ask_for_each(

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use tollgate_contract::text::for_terminal;
-use tollgate_protocol::SessionName;
 
 use super::show;
 use crate::{
@@ -14,13 +13,16 @@ use crate::{
     local::LocalGate,
     output::{Failure, Output, note, wrap},
     part::Part,
-    place::GateArgs,
 };
 
 pub(crate) fn run(args: &AgentNoteArgs, output: &Output) -> Result<Exit, Failure> {
     let session = super::session(&args.session)?;
     let body = body(args)?;
-    let (client, _gate) = reach(&args.gate, &session)?;
+    if Client::running(&args.gate)?.is_none() {
+        // A gate is not run for a session that is not there.
+        show::folder(&args.gate.data.folder()?, session.clone())?;
+    }
+    let (client, _gate) = LocalGate::reach(&args.gate)?;
     let told = wait(client.post(&format!("/v1/sessions/{session}/notes"), &body))?;
     for warning in told.part("warnings").as_array().into_iter().flatten() {
         note(&for_terminal(&format!("! {}", warning.as_str().unwrap_or_default())));
@@ -49,22 +51,6 @@ fn body(args: &AgentNoteArgs) -> Result<Value, Failure> {
         ));
     }
     Ok(Value::Object(body))
-}
-
-/// The gate that holds the session: one that runs, or one of this command's own, for as long as it is kept.
-fn reach(gate: &GateArgs, session: &SessionName) -> Result<(Client, Option<LocalGate>), Failure> {
-    if let Some(client) = Client::running(gate)? {
-        return Ok((client, None));
-    }
-    let data = gate.data.folder()?;
-    // A gate is not run for a session that is not there, nor configured by what its agent can write.
-    let folder = show::folder(&data, session.clone())?;
-    let root = folder.settings().ok().and_then(|settings| settings.root);
-    let local = LocalGate::unless_running(&data, root.as_deref())?;
-    let mut gate = gate.clone();
-    gate.data.data = Some(data);
-    let key = gate.key()?;
-    Ok((Client::new(&gate, key)?, local))
 }
 
 /// What changed, as people read it.

@@ -129,7 +129,7 @@ impl Talk {
         let session = super::session(&args.session)?;
         let (settings, request) = (station::settings(args)?, station::request(args)?);
         let interrupts = Interrupts::new()?;
-        let station = Station::reach(&args.gate, args.root.as_deref()).await?;
+        let station = Station::reach(&args.gate).await?;
         station.set(&session, &settings).await?;
         let screen = Screen::new(mode, args.show_reasoning);
         let to_gate = match (&args.gate.url, &args.gate.data.data) {

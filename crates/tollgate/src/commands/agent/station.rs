@@ -1,8 +1,6 @@
 //! The gate that turns run at: one that runs, or one of this command's own; and the two keys that a person at a terminal
 //! uses there. Turns run with a key that is not the admin's, so that the person can answer what they ask.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
 use tollgate_contract::error::MissingApiKey;
 use tollgate_models::ModelConfig;
@@ -29,12 +27,12 @@ pub(super) struct Station {
 
 impl Station {
     /// Finds the gate, or runs one.
-    pub(super) async fn reach(args: &GateArgs, root: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) async fn reach(args: &GateArgs) -> Result<Self, Failure> {
         let mut gate = args.clone();
         let mut local = None;
         if gate.url.is_none() {
             let folder = gate.data.folder_to_make()?;
-            local = LocalGate::unless_running(&folder, root)?;
+            local = LocalGate::unless_running(&folder)?;
             gate.data.data = Some(folder);
         }
         let missing = || {
